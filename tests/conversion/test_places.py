@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -40,6 +41,13 @@ def writer(place: Path) -> subprocess.Popen[str]:
     return process
 
 
+def refused(place: Path | str) -> str:
+    """Returns why nothing can be written to a place."""
+    with pytest.raises(ConversionError) as error:
+        written_whole(place).__enter__()
+    return str(error.value)
+
+
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
@@ -74,21 +82,16 @@ def test_nothing_is_left_of_one_that_fails(tmp_path: Path) -> None:
 def test_the_second_of_two_is_refused(tmp_path: Path) -> None:
     place = tmp_path / "out"
     with writer(place) as first:
-        with (
-            pytest.raises(
-                ConversionError,
-                match=rf"^another conversion is writing {place}: process {first.pid} on \S+, last seen \S+\. Wait for "
-                "it, or name another folder$",
-            ),
-            written_whole(place),
-        ):
-            raise AssertionError
+        assert re.fullmatch(
+            rf"another conversion is writing {place}: process {first.pid} on \S+, last seen \S+\. Wait for it, or name "
+            "another folder",
+            refused(place),
+        )
         first.communicate("")
     assert first.returncode == 0
     assert names(place) == ["half", "whole"]
     assert names(tmp_path) == ["out"]
-    with pytest.raises(ConversionError, match=rf"{place} holds half, whole already: name a folder that is not there"):
-        written_whole(place).__enter__()
+    assert refused(place) == f"{place} holds half, whole already: name a folder that is not there"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -115,10 +118,8 @@ def test_what_somebody_else_puts_there_meanwhile_is_kept(tmp_path: Path) -> None
 
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(ConversionError, match=r"file is a file: name a folder that is not there"):
-        written_whole(tmp_path / "file").__enter__()
-    with pytest.raises(ConversionError, match=r"/file is a file: name a folder that is not there"):
-        written_whole(tmp_path / "file/out").__enter__()
+    for place in (tmp_path / "file", tmp_path / "file/out"):
+        assert refused(place) == f"{tmp_path}/file is a file: name a folder that is not there"
     with (
         pytest.raises(ConversionError, match=r"out cannot be written: No space left on device"),
         written_whole(tmp_path / "out"),
@@ -173,21 +174,16 @@ def test_an_address_that_cannot_be_written(address: str, copied: list[str]) -> N
     expected = pytest.raises(ConversionError, match=rf"^{address} cannot be written: the bucket is gone$")
     with expected, written_whole(address) as folder:
         (folder / "file").touch()
-    with (
-        pytest.raises(ConversionError, match=r"^s3://b/hf cannot be written: s3://b is neither a folder of this"),
-        written_whole("s3://b/hf"),
-    ):
-        raise AssertionError
+    assert refused("s3://b/hf").startswith("s3://b/hf cannot be written: s3://b is neither a folder of this")
 
 
 @pytest.mark.parametrize("inside", ["", "/hf"])
 def test_the_second_of_two_at_an_address_is_refused(address: str, copied: list[str], inside: str) -> None:
     place = address.removesuffix("/hf") + inside
-    expected = rf"^another conversion is writing {place}: process {os.getpid()} on \S+, last seen \S+\. Wait for it"
+    expected = rf"another conversion is writing {place}: process {os.getpid()} on \S+, last seen \S+\. Wait for it"
     with written_whole(place) as folder:
         (folder / "file").touch()
-        with pytest.raises(ConversionError, match=expected), written_whole(f"{place}/"):
-            raise AssertionError
+        assert re.match(expected, refused(f"{place}/"))
     assert copied == [f"{place}/file"]
     with written_whole(place):
         pass

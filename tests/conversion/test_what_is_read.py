@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,10 +149,6 @@ def test_a_vocabulary_of_another_model(tmp_path: Path) -> None:
     assert "large.model has 500 ids, and the embedding 300 rows: it is that of another model" in message
     (tmp_path / "text").write_text("not pieces")
     assert "text is not a SentencePiece model" in refused(checkpoint, tmp_path, vocabulary=str(tmp_path / "text"))
-
-
-def renamed(old: str, new: str) -> Callable[[dict[str, Any]], None]:
-    return lambda arrays: arrays.update({new: arrays.pop(old)})
 
 
 def test_every_array_that_does_not_fit_is_named(tmp_path: Path) -> None:
