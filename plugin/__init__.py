@@ -14,7 +14,7 @@ import pytest
 from t5x_harness.fixtures.every import *  # noqa: F403 - pytest finds the fixtures here
 from t5x_harness.fixtures.runs import AOT_RUNNER, AUXILIARY_RUNNER, RUNNER
 from t5x_harness.fixtures.vertex import TARGET
-from t5x_harness.promotion.expression import MARKERS
+from t5x_harness.promotion.marker import MARKERS
 from t5x_harness.settings.auxiliary import MARKER
 from t5x_harness.settings.command_line import add_to_pytest, rewrite_gin
 

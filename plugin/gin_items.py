@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.promotion.expression import AOT, SMOKE, TPU, selects, selects_only
+from t5x_harness.promotion.marker import AOT, SMOKE, TPU, selects, selects_only
 from t5x_harness.runs.stages import StageFailed, stages_of
 from t5x_harness.settings.session import CollectedRun
 from t5x_harness.spec import Location, Outcome, RunSpec, Stage

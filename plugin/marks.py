@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from t5x_harness.fixtures.runs import slice_name, written
-from t5x_harness.promotion.expression import SMOKE, TPU
-from t5x_harness.promotion.resources import ResourcesError, TpuResources
+from t5x_harness.promotion.marker import SMOKE, TPU, ResourcesError, TpuResources
 
 from .session import SESSION
 

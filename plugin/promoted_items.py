@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.promotion.resources import ResourcesError
+from t5x_harness.promotion.marker import ResourcesError
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.upstream.pytest import skip_at_item
 

@@ -11,8 +11,7 @@ import pytest
 
 from t5x_harness.fixtures.runs import slice_name
 from t5x_harness.fixtures.vertex import Targets
-from t5x_harness.promotion.expression import SMOKE, TPU
-from t5x_harness.promotion.resources import ResourcesError, TpuResources
+from t5x_harness.promotion.marker import SMOKE, TPU, ResourcesError, TpuResources
 from t5x_harness.promotion.session import PromotionSession
 from t5x_harness.settings.options import option_of
 from t5x_harness.spec import RunSpec, Stage

@@ -112,7 +112,7 @@ def _run(
 ) -> RunResult:
     """Runs a config, to the end or to a stage, or a job for a checkpoint of a run that trained."""
     from t5x_harness.findings.work import work_of
-    from t5x_harness.promotion.resources import ResourcesError
+    from t5x_harness.promotion.marker import ResourcesError
     from t5x_harness.promotion.settings import planned
     from t5x_harness.report.junit import job_lines, job_properties
     from t5x_harness.report.terminal import run_failure

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from t5x_harness.promotion.expression import AOT, SMOKE, promotes, selects, selects_only
-from t5x_harness.promotion.resources import ResourcesError
+from t5x_harness.promotion.marker import AOT, SMOKE, ResourcesError, promotes, selects, selects_only
 from t5x_harness.promotion.session import EmulationError
 from t5x_harness.settings.command_line import OLD_NAMES, layers_of, pytest_name
 from t5x_harness.settings.configuration import Configuration

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import importlib
 import os
 import sys
@@ -23,7 +24,7 @@ from t5x_harness.spec import RunSettings, RunSpec, Stage, StandInPolicy
 if TYPE_CHECKING:
     import seqio
 
-    from t5x_harness.caching.request import CachedTask, CacheRequest
+    from t5x_harness.caching.request import CachedTask
 
 EPILOG = """\
 examples:
@@ -48,6 +49,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of ``cache`` to a parser: those of ``seqio_cache_tasks`` and a few more."""
     parser.add_argument(
         "--output_cache_dir",
+        dest="folder",
+        type=lambda text: os.path.expanduser(text).rstrip("/") or "/",
         required=True,
         metavar="DIR",
         help="folder of the cache, local or gs://; each task gets a folder of its name in it",
@@ -68,10 +71,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="names of tasks, as regular expressions of the whole name (default: all that are registered)",
     )
     tasks.add_argument(
-        "--excluded_tasks", type=parts, default=(), metavar="REGEX[,REGEX]", help="the same, of tasks to leave out"
+        "--excluded_tasks",
+        dest="excluded",
+        type=parts,
+        default=(),
+        metavar="REGEX[,REGEX]",
+        help="the same, of tasks to leave out",
     )
     tasks.add_argument(
         "--tasks_additional_cache_dirs",
+        dest="other_folders",
         type=parts,
         default=(),
         metavar="DIR[,DIR]",
@@ -162,12 +171,12 @@ def _cache(
     from t5x_harness.buckets.addresses import is_remote
     from t5x_harness.buckets.emulated import store
     from t5x_harness.caching import caching
-    from t5x_harness.caching.request import CacheError
+    from t5x_harness.caching.request import CacheError, CacheRequest
     from t5x_harness.standins.run import StandIns
 
     absl.logging.set_verbosity("error")
     policy = StandInPolicy(arguments.standins)
-    request = _request(arguments)
+    request = CacheRequest(**{each.name: getattr(arguments, each.name) for each in dataclasses.fields(CacheRequest)})
     if policy is not StandInPolicy.OFF and is_remote(request.folder) and store() is None:
         raise CacheError(
             f"--standins=missing would put generated examples into {request.folder}, where jobs read them: leave the "
@@ -203,23 +212,6 @@ def _cache(
     asked = {one.name: one.left_out for one in done if one.folder is None and one.name in request.tasks}
     refused += [f"task {name} cannot be cached: {why}" for name, why in asked.items()]
     return [one for one in done if one.name not in asked], refused, generated_of
-
-
-def _request(arguments: argparse.Namespace) -> CacheRequest:
-    from t5x_harness.caching.request import CacheRequest
-
-    return CacheRequest(
-        folder=os.path.expanduser(arguments.output_cache_dir).rstrip("/") or "/",
-        tasks=arguments.tasks,
-        excluded=arguments.excluded_tasks,
-        other_folders=arguments.tasks_additional_cache_dirs,
-        min_shards=arguments.min_shards,
-        max_shards=arguments.max_shards,
-        base_seed=arguments.base_seed,
-        overwrite=arguments.overwrite,
-        ignore_other_caches=arguments.ignore_other_caches,
-        check=arguments.check,
-    )
 
 
 def _require_data(task: seqio.Task) -> None:

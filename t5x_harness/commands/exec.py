@@ -18,7 +18,7 @@ from pathlib import Path
 
 from t5x_harness.commands import xmanager
 from t5x_harness.commands.arguments import USAGE
-from t5x_harness.commands.google_arguments import add_google_arguments, options_of, project_of, root_of
+from t5x_harness.commands.shells import add_google_arguments, options_of, project_of, root_of
 from t5x_harness.execute import program_setup
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of, program_environment

@@ -10,8 +10,16 @@ import sys
 from pathlib import Path
 
 from t5x_harness.commands.arguments import FOUND, UsageError
-from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
-from t5x_harness.commands.google_arguments import add_google_arguments, options_of, project_of, root_of
+from t5x_harness.commands.shells import (
+    add_env_file_argument,
+    add_google_arguments,
+    announce,
+    env_file_of,
+    export_lines,
+    options_of,
+    project_of,
+    root_of,
+)
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.server.launch import require_extra
 from t5x_harness.google.server.settings import Endpoints, ServerError, ServerSettings, SessionFolder

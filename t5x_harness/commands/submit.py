@@ -19,7 +19,7 @@ from t5x_harness.commands.arguments import (
     require_google_sdk,
     specs_of,
 )
-from t5x_harness.commands.google_arguments import root_of
+from t5x_harness.commands.shells import root_of
 from t5x_harness.commands.submit_output import PrintedBatch, SubmitOutput
 from t5x_harness.execute import program_setup
 from t5x_harness.runtime.choice import RuntimeChoiceError

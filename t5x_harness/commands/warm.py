@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from t5x_harness.commands.arguments import FOUND, UsageError
-from t5x_harness.commands.env_file import add_env_file_argument, announce, env_file_of, export_lines
+from t5x_harness.commands.shells import add_env_file_argument, announce, env_file_of, export_lines
 from t5x_harness.settings.command_line import add_option
 from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.project import find_project

@@ -10,7 +10,7 @@ from typing import Any
 
 from t5x_harness.buckets.addresses import GS
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
-from t5x_harness.promotion.resources import ResourcesError
+from t5x_harness.promotion.marker import ResourcesError
 from t5x_harness.promotion.settings import NOT_SENT, JobOrder, PromotionSettings
 from t5x_harness.vertex.arguments import OverrideError
 from t5x_harness.vertex.batch import CancelMessages, JobBatch
@@ -236,17 +236,7 @@ class PromotedJobs:
         Raises:
           ResourcesError: it would not be sent; the message says why.
         """
-        job = ContainerJob(
-            order.name,
-            order.target,
-            order.machine,
-            ("--run_mode=train",),
-            env=order.env,
-            timeout=order.timeout,
-            output=f"{GS}{order.target.bucket}/run",
-            labels=order.labels,
-            options=order.options,
-        )
+        job = dataclasses.replace(order, args=("--run_mode=train",), output=f"{GS}{order.target.bucket}/run")
         try:
             self._check(job, job.to_pb())
         except (ChipHoursError, JobRefused, MachineError) as error:

@@ -13,14 +13,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.promotion.expression import TPU, selects_only
+from t5x_harness.promotion.marker import TPU, selects_only
 from t5x_harness.promotion.settings import PromotionSettings, target_of
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
 if TYPE_CHECKING:
     from t5x_harness.promotion.jobs import PromotedJobs
-    from t5x_harness.promotion.resources import TpuResources
+    from t5x_harness.promotion.marker import TpuResources
     from t5x_harness.promotion.settings import JobOrder
     from t5x_harness.vertex.machine import Machine
 

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
-from t5x_harness.promotion.resources import ResourcesError, TpuResources, resources_in
+from t5x_harness.promotion.marker import ResourcesError, TpuResources, resources_in
 from t5x_harness.spec import RunSpec
-from t5x_harness.vertex.container import FOUR_HOURS, JobOptions
+from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
 from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS, Machine, MachineError
 from t5x_harness.vertex.target import EMULATED, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target, variable_of
 
@@ -32,7 +32,7 @@ class PromotionSettings:
       dry_run: print each job and send none.
       reuse: names or numbers of jobs to use instead of new ones.
       aot: how the programs of jobs are compiled before they are sent, or ``off``; None if it is not set.
-      defaults: fields of :class:`~t5x_harness.promotion.resources.TpuResources` that markers may leave open.
+      defaults: fields of :class:`~t5x_harness.promotion.marker.TpuResources` that markers may leave open.
     """
 
     service: str
@@ -118,32 +118,18 @@ _EMULATED_SECONDS = 900
 
 
 @dataclasses.dataclass(frozen=True)
-class JobOrder:
-    """The properties of a job that do not depend on what it runs.
+class JobOrder(ContainerJob):
+    """The properties of a job that do not depend on what it runs; its command, arguments and output are yet to come.
 
     Attributes:
-      name: the job's name, derived from the test's.
-      target: where it goes.
-      machine: the machine that it runs on.
-      timeout: seconds after which Vertex AI ends it.
       shrink: whether the config runs at the sizes of smoke.
       steps: train steps; None for the config's, or for smoke's if the config is shrunk.
-      env: variables of its container.
-      labels: its labels.
-      options: further options of its spec.
       standins: whether checkpoints that cannot be read here are generated even if the config is not shrunk.
     """
 
-    name: str
-    target: VertexTarget
-    machine: Machine
-    timeout: int
     shrink: bool = False
     steps: int | None = None
     standins: bool = False
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
-    labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    options: JobOptions = dataclasses.field(default_factory=JobOptions)
 
 
 def order_of(

@@ -10,8 +10,8 @@ from typing import Any
 from t5x_harness.buckets.addresses import GS, mounted
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, JobNotSent, PromotedJobs
+from t5x_harness.promotion.marker import ResourcesError
 from t5x_harness.promotion.packing import PackingError, TestArchive, listed_files, pack
-from t5x_harness.promotion.resources import ResourcesError
 from t5x_harness.promotion.results import ending
 from t5x_harness.promotion.settings import JobOrder
 from t5x_harness.promotion.shipped import ShipFailed, ShippedOutcome, ShippedOutcomeError
@@ -52,20 +52,16 @@ def ship(
         *(f"--python-path={folder}" for folder in python_path),
     )
     digest = digest_of([*does, nodeid, order.target.image, dataclasses.asdict(order.machine), dict(order.env)])
-    job = ContainerJob(
+    job = dataclasses.replace(
+        order,
         name=f"{name}-{stamp}",
-        target=order.target,
-        machine=order.machine,
         command=_COMMAND,
         # A test's name may contain what Vertex AI would expand as a variable.
         args=tuple(
             word.replace("$(", "$$(")
             for word in (*does, *(["--live"] if live else []), f"--outcome={mounted(output)}/{_OUTCOME}", "--", nodeid)
         ),
-        timeout=order.timeout,
         output=output,
-        env=order.env,
-        options=order.options,
         labels={**order.labels, **labels_of(digest)},
     )
     return job, {stage: [StagedFile(_ARCHIVE, archive.content)]}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.buckets.emulated import buckets_in
-from t5x_harness.promotion.resources import seconds_of
+from t5x_harness.promotion.marker import seconds_of
 from t5x_harness.spec.option import Option, OptionForm
 from t5x_harness.system.texts import is_on
 

@@ -88,7 +88,7 @@ class ProjectConfig:
       runs: the declared runs.
       vertex: where jobs go, by the names of :class:`~t5x_harness.vertex.target.VertexTarget`; what the table says.
       tpu: what promoted tests ask for if their markers do not, by the names of
-        :class:`~t5x_harness.promotion.resources.TpuResources`; with it, configs are promoted, too.
+        :class:`~t5x_harness.promotion.marker.TpuResources`; with it, configs are promoted, too.
     """
 
     root: Path
@@ -238,7 +238,7 @@ class _ProjectReader:
         return {key: self._value(options[key], value, key, where) for key, value in table.items()}
 
     def _tpu(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
-        from t5x_harness.promotion.resources import ResourcesError, TpuResources
+        from t5x_harness.promotion.marker import ResourcesError, TpuResources
 
         try:
             TpuResources.of(table)

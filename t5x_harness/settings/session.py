@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.buckets.emulated import store
-from t5x_harness.promotion.expression import SMOKE
+from t5x_harness.promotion.marker import SMOKE
 from t5x_harness.settings.configuration import Configuration
 from t5x_harness.settings.configured import files_of, is_pattern, matches, require_matches
 from t5x_harness.settings.forms import SettingsError

@@ -49,11 +49,12 @@ def as_vertex_error(what: str, project: str) -> Iterator[None]:
             f"{project}, where the API has to be enabled: gcloud services enable aiplatform.googleapis.com"
         ) from None
     except exceptions.ResourceExhausted as error:
-        raise VertexError(
-            f"{what}: {error.message}. Ask for more quota, or take another region or a smaller slice"
-        ) from None
+        fix = "Ask for more quota, or take another region or a smaller slice"
+        raise VertexError(f"{what}: {error.message}. {fix}") from None
     except exceptions.GoogleAPICallError as error:
-        raise VertexError(f"{what}: {_listed(error.message or str(error))}") from None
+        # The violations of a spec come on one line, separated by tabs.
+        listed = _FOUND.sub("\n  ", error.message or str(error)).replace("\t", " ")
+        raise VertexError(f"{what}: {listed}") from None
     except DefaultCredentialsError as error:
         raise VertexError(f"{what}: no Google credentials here: {error}. {WITHOUT_CREDENTIALS}") from None
     except TransportError as error:
@@ -64,8 +65,3 @@ def as_vertex_error(what: str, project: str) -> Iterator[None]:
         raise VertexError(f"{what}: {error}") from None
     except OSError as error:  # such as connection errors of requests
         raise VertexError(f"{what}: Vertex AI cannot be reached: {error}", passing=True) from None
-
-
-def _listed(message: str) -> str:
-    """Puts each violation of a spec on a line; they come on one line, separated by tabs."""
-    return _FOUND.sub("\n  ", message).replace("\t", " ")

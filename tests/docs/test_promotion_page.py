@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from page_blocks import blocks
 
-from t5x_harness.promotion.expression import promotes
-from t5x_harness.promotion.resources import FIELDS
+from t5x_harness.promotion.marker import FIELDS, promotes
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.settings.project import load_project
 

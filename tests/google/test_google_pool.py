@@ -15,7 +15,7 @@ import pytest
 
 from t5x_harness.buckets.addresses import bucket_and_name
 from t5x_harness.buckets.emulated import Store, store
-from t5x_harness.commands.google_arguments import root_of
+from t5x_harness.commands.shells import root_of
 from t5x_harness.google.gcs import FakeGcs
 from t5x_harness.google.pool import GooglePool, copy_buckets
 from t5x_harness.google.server.settings import ServerError

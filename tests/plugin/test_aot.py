@@ -10,7 +10,7 @@ import pytest
 
 from t5x_harness.aot.numbers import AotNumbers
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
-from t5x_harness.promotion.expression import selects
+from t5x_harness.promotion.marker import selects
 from t5x_harness.spec import Measure, Outcome, Stage, StageResult
 
 Run = Callable[..., pytest.RunResult]

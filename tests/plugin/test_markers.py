@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from t5x_harness.promotion.expression import selects_only
+from t5x_harness.promotion.marker import selects_only
 
 
 def test_markers_are_listed_with_their_signature(pytester: pytest.Pytester) -> None:

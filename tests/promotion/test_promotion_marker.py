@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.promotion.expression import promotes
-from t5x_harness.promotion.resources import ResourcesError, TpuResources, merged, seconds_of
+from t5x_harness.promotion.marker import ResourcesError, TpuResources, merged, promotes, seconds_of
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from t5x_harness.promotion.jobs import EndedJob, JobWatch, Steps
+from t5x_harness.promotion.marker import ResourcesError, TpuResources
 from t5x_harness.promotion.packing import TestArchive
-from t5x_harness.promotion.resources import ResourcesError, TpuResources
 from t5x_harness.promotion.results import Earlier, JobResults, ending, last_of_each, stages_of_job
 from t5x_harness.promotion.settings import PromotionSettings, machine_of, order_of
 from t5x_harness.promotion.shipped_test import ship

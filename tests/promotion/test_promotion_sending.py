@@ -16,7 +16,7 @@ import t5x_harness.vertex.launching as launching_module
 from t5x_harness.buckets.folders import Folder, StagedFile
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import JobRefused, PromotedJobs
-from t5x_harness.promotion.resources import ResourcesError
+from t5x_harness.promotion.marker import ResourcesError
 from t5x_harness.promotion.settings import JobOrder, PromotionSettings
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.job import SPEC_LABEL

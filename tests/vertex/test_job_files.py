@@ -186,48 +186,41 @@ def _names(closure: Closure) -> list[str]:
     return sorted(file.name for file in closure.modules)
 
 
-def test_a_module_and_what_it_imports_are_staged(tmp_path: Path) -> None:
-    _write(
-        tmp_path,
-        {
-            "run.gin": "import my_tasks\n",
-            "my_tasks.py": "import os, seqio\nfrom my_metrics import bleu\ndef later():\n    import helpers.text\n",
-            "my_metrics.py": "import numpy\n",
-            "helpers/text.py": "",
-            "helpers/unused.py": "",
-            "unused.py": "",
-        },
-    )
-    names = ["python/helpers/text.py", "python/my_metrics.py", "python/my_tasks.py"]
-    assert _names(_closure(tmp_path, "run.gin")) == names
-
-
-def test_a_package_is_staged_with_its_data_and_without_caches(tmp_path: Path) -> None:
-    _write(
-        tmp_path / "src",
-        {
-            "pkg/__init__.py": "",
-            "pkg/tasks.py": "from . import text\n",
-            "pkg/data/vocab.model": "v",
-            "pkg/__pycache__/tasks.cpython-311.pyc": "x",
-            "pkg/.git/config": "secret",
-        },
-    )
-    _write(tmp_path, {"run.gin": "from pkg import tasks\n"})
-    closure = _closure(tmp_path, "run.gin", python_path=("src",))
-    assert _names(closure) == ["python/pkg/__init__.py", "python/pkg/data/vocab.model", "python/pkg/tasks.py"]
-
-
-def test_the_module_that_a_binding_names_is_staged(tmp_path: Path) -> None:
-    _write(
-        tmp_path,
-        {
-            "run.gin": "from __gin__ import dynamic_registration\nfrom t5x import utils\n"
-            "TASKS = 'my_tasks'\nutils.import_module.module = %TASKS\n",
-            "my_tasks.py": "",
-        },
-    )
-    assert _names(_closure(tmp_path, "run.gin")) == ["python/my_tasks.py"]
+@pytest.mark.parametrize(
+    ("files", "staged"),
+    [
+        (
+            {
+                "run.gin": "import my_tasks\n",
+                "my_tasks.py": "import os, seqio\nfrom my_metrics import bleu\ndef later():\n    import helpers.text\n",
+                "my_metrics.py": "import numpy\n",
+                **dict.fromkeys(("helpers/text.py", "helpers/unused.py", "unused.py"), ""),
+            },
+            ["helpers/text.py", "my_metrics.py", "my_tasks.py"],
+        ),
+        (
+            {
+                "run.gin": "from pkg import tasks\n",
+                "src/pkg/tasks.py": "from . import text\n",
+                **dict.fromkeys(("src/pkg/__init__.py", "src/pkg/data/vocab.model", "src/pkg/.git/config"), ""),
+                "src/pkg/__pycache__/tasks.cpython-311.pyc": "",
+            },
+            ["pkg/__init__.py", "pkg/data/vocab.model", "pkg/tasks.py"],
+        ),
+        (
+            {
+                "run.gin": "from __gin__ import dynamic_registration\nfrom t5x import utils\n"
+                "TASKS = 'my_tasks'\nutils.import_module.module = %TASKS\n",
+                "my_tasks.py": "",
+            },
+            ["my_tasks.py"],
+        ),
+    ],
+    ids=["with what it imports", "a package with its data and without caches", "that a binding names"],
+)
+def test_a_module_is_staged(tmp_path: Path, files: dict[str, str], staged: list[str]) -> None:
+    _write(tmp_path, files)
+    assert _names(_closure(tmp_path, "run.gin", python_path=("src",))) == [f"python/{name}" for name in staged]
 
 
 def test_installed_packages_are_left_to_the_image_and_named(tmp_path: Path) -> None:

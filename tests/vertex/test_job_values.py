@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.promotion.resources import TpuResources
+from t5x_harness.promotion.marker import TpuResources
 from t5x_harness.settings.project import ProjectError, load_project
 from t5x_harness.system.texts import MASK, masked
 from t5x_harness.vertex.arguments import OverrideError, argument_of, normalized

@@ -21,11 +21,7 @@ FOUND = "List of found errors:\t1.Field: job_spec.a; Message: Wrong a.\t2.Field:
             False,
         ),
         (exceptions.NotFound("no such job"), "it: no such job", False),
-        (
-            exceptions.PermissionDenied("no"),
-            "This account needs roles/aiplatform.user in the project my-project",
-            False,
-        ),
+        (exceptions.PermissionDenied("no"), "account needs roles/aiplatform.user in the project my-project", False),
         (exceptions.ResourceExhausted("quota"), "it: quota. Ask for more quota, or take another region", False),
         (exceptions.ServiceUnavailable("busy"), "it: busy", True),
         (exceptions.RetryError("late", cause=OSError("gone")), "it: Vertex AI does not answer: gone", True),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from t5x_harness.commands.env_file import export_lines
+from t5x_harness.commands.shells import export_lines
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.server.hosts import would_bypass
 from t5x_harness.google.server.settings import Endpoints

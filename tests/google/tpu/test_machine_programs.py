@@ -63,19 +63,11 @@ def run(tmp_path: Path) -> Run:
         ("sudo -i apt update", 0, "apt update does nothing on an emulated worker"),
         ("sudo sudo apt update", 0, "apt update does nothing on an emulated worker"),
         ("env sudo reboot", 1, "reboot does nothing on an emulated worker: it would end this machine"),
-        (
-            "docker run -v /:/host image",
-            1,
-            "docker does nothing on an emulated worker: containers would belong to this",
-        ),
+        ("docker run -v /:/host image", 1, "docker does nothing on an emulated worker: containers would belong to"),
         ("sudo su", 1, "su: a worker has no other users, and its root would be this machine's"),
         ("sudo -u bob true", 1, "sudo: an emulated worker has no user bob"),
         ("sudo --such", 1, "sudo: option --such not recognized"),
-        (
-            "sudo update-alternatives --set nothing-9 /x",
-            1,
-            "update-alternatives does nothing on an emulated worker: it",
-        ),
+        ("sudo update-alternatives --set nothing /x", 1, "update-alternatives does nothing on an emulated worker: it"),
     ],
 )
 def test_the_machine_stays_as_it_is(run: Run, command: str, status: int, said: str) -> None:

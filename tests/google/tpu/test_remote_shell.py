@@ -29,6 +29,12 @@ def addresses(node: Any) -> list[str]:
     return [endpoint["ipAddress"] for endpoint in node["networkEndpoints"]]
 
 
+@pytest.fixture
+def host(tpu: Any) -> str:
+    """The address of a TPU VM ``one``, which has one worker."""
+    return addresses(tpu.create("one"))[0]
+
+
 def test_each_worker_has_its_own_home_and_says_which_it_is(tpu: Any, shell: Shell) -> None:
     node = tpu.create("pod", "v4-16")
     hosts = addresses(node)
@@ -49,21 +55,18 @@ def test_each_worker_has_its_own_home_and_says_which_it_is(tpu: Any, shell: Shel
     assert not any(Path(home).exists() for home in homes)
 
 
-def test_the_command_s_status_and_input_are_its_own(tpu: Any, shell_environment: Mapping[str, str]) -> None:
-    (host,) = addresses(tpu.create("one"))
+def test_the_command_s_status_and_input_are_its_own(host: str, shell_environment: Mapping[str, str]) -> None:
     words = ("ssh", "-o", "StrictHostKeyChecking=no", "-i", "key", host, "cat >&2; exit 7")
     done = run_command(*words, env=shell_environment, typed="words")
     assert (done.returncode, done.stdout, done.stderr) == (7, "", "words")
 
 
-def test_nothing_of_the_user_s_own_environment_is_on_a_worker(tpu: Any, shell: Shell) -> None:
-    (host,) = addresses(tpu.create("one"))
+def test_nothing_of_the_user_s_own_environment_is_on_a_worker(host: str, shell: Shell) -> None:
     done = shell("ssh", host, "echo ${SECRET-unset} $STORAGE_EMULATOR_HOST", SECRET="mine")
     assert done.stdout.startswith("unset http://127.0.0.1:")
 
 
-def test_what_runs_in_the_background_goes_with_the_tpu_vm(tpu: Any, shell: Shell) -> None:
-    (host,) = addresses(tpu.create("one"))
+def test_what_runs_in_the_background_goes_with_the_tpu_vm(tpu: Any, host: str, shell: Shell) -> None:
     done = shell("ssh", host, "nohup sh -c 'sleep 600 & sleep 600' > /dev/null 2>&1 & echo $!")
     process = Path(f"/proc/{done.stdout.strip()}")
     assert process.exists()
@@ -109,8 +112,9 @@ def test_what_has_left_everything_behind_goes_with_its_tpu_vm_alone(tpu: Any, sh
     assert has_ended(kept)
 
 
-def test_a_deletion_ends_the_command_that_runs(tpu: Any, shell_environment: Mapping[str, str], tmp_path: Path) -> None:
-    (host,) = addresses(tpu.create("one"))
+def test_a_deletion_ends_the_command_that_runs(
+    tpu: Any, host: str, shell_environment: Mapping[str, str], tmp_path: Path
+) -> None:
     words = ["ssh", host, f"echo $$ > {tmp_path}/pid; trap '' TERM HUP INT; while :; do sleep 1; done"]
     with subprocess.Popen(words, env=dict(shell_environment)) as running:
         process = process_in(tmp_path / "pid")
@@ -119,9 +123,8 @@ def test_a_deletion_ends_the_command_that_runs(tpu: Any, shell_environment: Mapp
         assert has_ended(process)
 
 
-def test_many_log_in_at_once_while_the_tpu_vm_is_deleted(tpu: Any, shell: Shell, tmp_path: Path) -> None:
+def test_many_log_in_at_once_while_the_tpu_vm_is_deleted(tpu: Any, host: str, shell: Shell, tmp_path: Path) -> None:
     """Each login is refused or killed, and none is left behind."""
-    (host,) = addresses(tpu.create("one"))
     pids = tmp_path / "pids"
     pids.mkdir()
 
@@ -137,16 +140,14 @@ def test_many_log_in_at_once_while_the_tpu_vm_is_deleted(tpu: Any, shell: Shell,
     assert all(has_ended(Path(f"/proc/{file.read_text().strip() or 0}")) for file in pids.iterdir())
 
 
-def test_two_log_in_first_at_once(tpu: Any, shell: Shell) -> None:
-    (host,) = addresses(tpu.create("one"))
+def test_two_log_in_first_at_once(host: str, shell: Shell) -> None:
     with concurrent.futures.ThreadPoolExecutor() as pool:
         homes = list(pool.map(lambda _: shell("ssh", host, "cd && pwd && python3 -c 'print(1)'").stdout, range(4)))
     assert len(set(homes)) == 1
     assert homes[0].endswith("/home\n1\n")
 
 
-def test_programs_of_root_get_no_rights_and_login_shells_keep_the_worker_s_path(tpu: Any, shell: Shell) -> None:
-    (host,) = addresses(tpu.create("one"))
+def test_programs_of_root_get_no_rights_and_login_shells_keep_the_worker_s_path(host: str, shell: Shell) -> None:
     script = "grep -E 'CapEff|NoNewPrivs' /proc/self/status; bash -lc 'command -v sudo apt; which -a python'"
     capabilities, rights, sudo, apt, *pythons = shell("ssh", host, script).stdout.split("\n")
     assert rights.split()[-1] == "1"
@@ -212,10 +213,9 @@ def test_one_worker_alone_says_for_whom_it_waits_and_a_second_program_of_it_is_r
     assert "prox" not in "".join(said)
 
 
-def test_tmux_is_the_worker_s_own(tpu: Any, shell: Shell) -> None:
+def test_tmux_is_the_worker_s_own(tpu: Any, host: str, shell: Shell) -> None:
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
-    (host,) = addresses(tpu.create("one"))
     done = shell("ssh", host, "tmux new -d 'sleep 600' && tmux display -p '#{socket_path} #{pid}'")
     socket, pid = done.stdout.split()
     assert "/0/tmp/tmux-" in socket
@@ -223,16 +223,14 @@ def test_tmux_is_the_worker_s_own(tpu: Any, shell: Shell) -> None:
     assert has_ended(Path(f"/proc/{pid}"))
 
 
-def test_gcloud_on_a_worker_has_a_configuration_of_its_own(tpu: Any, shell: Shell, fake_gcs_server: Any) -> None:
-    (host,) = addresses(tpu.create("one"))
+def test_gcloud_on_a_worker_has_a_configuration_of_its_own(host: str, shell: Shell, fake_gcs_server: Any) -> None:
     done = shell("ssh", host, "cat $CLOUDSDK_CONFIG/configurations/config_default; command -v ssh")
     assert done.stdout.splitlines()[1:3] == ["[core]", "project = t5x-harness"]
     assert done.stdout.splitlines()[3] == f"{fake_gcs_server.endpoints.folder}/bin/ssh"
     assert shell("ssh", host, "case $CLOUDSDK_CONFIG in $HOME/*) echo own; esac").stdout == "own\n"
 
 
-def test_a_copy_stays_within_the_worker(tpu: Any, shell: Shell, tmp_path: Path) -> None:
-    (host,) = addresses(tpu.create("one"))
+def test_a_copy_stays_within_the_worker(host: str, shell: Shell, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / "file").write_text("x")
@@ -250,10 +248,9 @@ def test_a_copy_stays_within_the_worker(tpu: Any, shell: Shell, tmp_path: Path) 
     assert shell("ssh", host, "test ! -L tree/link && cat tree/link").stdout == "x"  # as scp copies links
 
 
-def test_a_copy_does_not_follow_links_among_the_files_that_are_there(tpu: Any, shell: Shell, tmp_path: Path) -> None:
+def test_a_copy_does_not_follow_links_among_the_files_that_are_there(host: str, shell: Shell, tmp_path: Path) -> None:
     if not has_landlock():
         pytest.skip("this kernel has no Landlock")
-    (host,) = addresses(tpu.create("one"))
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "hosts").write_text("mine")
     assert shell("ssh", host, "mkdir tree; ln -s /dev/zero tree/hosts").returncode == 0
@@ -329,8 +326,7 @@ def test_other_hosts_are_the_real_programs(shell: Shell, shell_environment: Mapp
     assert (none.returncode, none.stderr) == (255, "t5x-harness: ssh example.org: there is no ssh on this machine\n")
 
 
-def test_forwarding_is_named(tpu: Any, shell: Shell) -> None:
-    (host,) = addresses(tpu.create("one"))
+def test_forwarding_is_named(host: str, shell: Shell) -> None:
     done = shell("ssh", "-L", "6006:localhost:6006", host, "true")
     assert done.returncode == 0
     assert done.stderr == (

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from t5x_harness.commands import serve
-from t5x_harness.commands.google_arguments import options_of, project_of
 from t5x_harness.commands.main import main
+from t5x_harness.commands.shells import options_of, project_of
 from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.vertex_admin import EmulatorError, FakeVertex
 

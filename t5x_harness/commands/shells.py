@@ -1,18 +1,73 @@
-"""The options for Vertex AI of the commands that start an emulated Google Cloud."""
+"""What commands for other shells share: variables that these read, and the options of an emulated Google Cloud."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
+import os
+import shlex
 import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from t5x_harness.buckets.emulated import misplaced_buckets
+from t5x_harness.commands.arguments import UsageError
 from t5x_harness.execute import program_setup
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import StandInPolicy
+
+
+def export_lines(variables: Mapping[str, str]) -> str:
+    """Returns ``export NAME=value`` lines for a shell, sorted by name."""
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
+
+
+def add_env_file_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds ``--env-file`` to a parser."""
+    parser.add_argument(
+        "--env-file",
+        metavar="FILE",
+        help="write the export lines to FILE instead, at once when everything is ready; removed at the end",
+    )
+
+
+def env_file_of(args: argparse.Namespace) -> Path | None:
+    """Returns the file of ``--env-file``; None to print the lines.
+
+    Raises:
+      UsageError: its folder is not there.
+    """
+    env_file = Path(args.env_file).absolute() if args.env_file else None
+    if env_file is not None and not env_file.parent.is_dir():
+        raise UsageError(f"--env-file {args.env_file}: there is no folder {env_file.parent}")
+    return env_file
+
+
+@contextlib.contextmanager
+def announce(lines: str, env_file: Path | None) -> Iterator[None]:
+    """Prints the lines, or keeps them in a file while the block lasts.
+
+    Args:
+      lines: of :func:`export_lines`.
+      env_file: the file, which is there as a whole or not at all; None to print them.
+    """
+    if env_file is None:
+        print(lines, end="", flush=True)
+        yield
+        return
+    draft = env_file.with_name(f".{env_file.name}.{os.getpid()}")
+    draft.write_text(lines, encoding="utf-8")
+    os.replace(draft, env_file)
+    print(f"in another shell: . {env_file}", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # somebody else's by now, or gone
+            if env_file.read_text(encoding="utf-8") == lines:
+                env_file.unlink()
 
 
 def add_google_arguments(parser: argparse.ArgumentParser, *, with_standins: str, shrunk: str) -> None:
