@@ -16,7 +16,7 @@ import t5x_harness
 import t5x_harness.auxiliary
 import t5x_harness.vertex
 from t5x_harness import variables
-from t5x_harness.commands import statuses
+from t5x_harness.commands import arguments
 from t5x_harness.fixtures import every
 from t5x_harness.settings.options import JOBS, RUNS, reference
 
@@ -144,4 +144,4 @@ def test_the_variables_and_statuses_are_the_programs(page: str) -> None:
     prefix = variables.VERTEX_PREFIX
     assert [n for n in named if n not in values and not f"{n}_".startswith(prefix)] == []
     listed = {int(row[0]) for row in cells(section(page, "Codes and exit statuses"))}
-    assert listed == {statuses.FINE, statuses.FOUND, statuses.USAGE, statuses.INTERRUPTED}
+    assert listed == {arguments.FINE, arguments.FOUND, arguments.USAGE, arguments.INTERRUPTED}
