@@ -1,7 +1,8 @@
-"""The other libraries still have every private name that upstream/ uses; SeqIO and gin have files of their own."""
+"""Libraries still have every private name that upstream/ uses, or the failure names both; SeqIO has its own file."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from canary import canary
 
 pytest.importorskip("tensorflow")
 pytest.importorskip("jax")
+gin = pytest.importorskip("gin")
 
 
 def double(number: Any) -> Any:
@@ -223,3 +225,29 @@ def test_orbax_s_handler_of_arrays_has_a_store_for_their_metadata() -> None:
     import orbax.checkpoint as ocp
 
     assert ocp.type_handlers.get_type_handler(jax.Array)._array_metadata_store is not None
+
+
+def test_the_release_and_the_name_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(gin.config, "_FILE_READERS")
+    with pytest.raises(pytest.fail.Exception) as failed:
+        canary("gin-config")(lambda: print(gin.config._FILE_READERS))()
+    version = importlib.metadata.version("gin-config")
+    assert str(failed.value) == (
+        f"gin-config {version} differs from what t5x_harness/upstream/ expects: AttributeError: "
+        "module 'gin.config' has no attribute '_FILE_READERS'"
+    )
+
+
+@canary("gin-config")
+def test_gin_keeps_a_config_and_its_readers_where_they_are_read() -> None:
+    from t5x_harness.upstream.gin import bound_values, file_readers
+
+    gin.parse_config("NUMBER = 3")
+    try:
+        assert bound_values()["NUMBER", "gin.macro"] == {"value": 3}
+        readers = list(file_readers())
+        gin.config.register_file_reader(str.upper, str.isupper)
+        assert (str.upper, str.isupper) in file_readers()
+        file_readers()[:] = readers
+    finally:
+        gin.clear_config()
