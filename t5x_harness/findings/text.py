@@ -84,7 +84,6 @@ GAP = "  "
 """What stands between two columns. No cell contains it, so the code that prints a table can tell cells apart."""
 
 _NUMBER = re.compile(r"[-+~<>]?\d[\d,_.]*(?:e[-+]?\d+)?\s?(?:%|[A-Za-z/]{1,6})?", re.ASCII)
-_EMPTY = ("", "-")
 
 
 class Count(int):
@@ -145,15 +144,10 @@ def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> Tab
     count = max(map(len, table), default=0)
     table = [[*row, *[""] * (count - len(row))] for row in table]
     widths = [max(len(row[index]) for row in table) for index in range(count)]
-    to_the_right = [_is_numeric([row[index] for row in body if index < len(row)]) for index in range(count)]
+    filled = [[row[i] for row in body if i < len(row) and row[i] not in ("", "-")] for i in range(count)]
+    to_the_right = [bool(cells) and all(map(_NUMBER.fullmatch, cells)) for cells in filled]
     lines = []
     for row in table:
         cells = zip(row, widths, to_the_right, strict=True)
         lines.append(GAP.join(c.rjust(width) if right else c.ljust(width) for c, width, right in cells).rstrip())
     return Table.of("\n".join(lines), header, rows)
-
-
-def _is_numeric(cells: Sequence[str]) -> bool:
-    """Returns whether there is a number among the cells and nothing but numbers."""
-    filled = [cell for cell in cells if cell not in _EMPTY]
-    return bool(filled) and all(map(_NUMBER.fullmatch, filled))

@@ -12,8 +12,7 @@ from typing import Any
 from gin import config_parser
 
 from t5x_harness.gin import parsing
-from t5x_harness.gin.files import FileFinder, FoundFile, NoGinFile
-from t5x_harness.gin.modules import ModuleFinder, module_path
+from t5x_harness.gin.files import FileFinder, FoundFile, ModuleFinder, NoGinFile, module_path
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import (
     BINDINGS,

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from t5x_harness.gin.modules import ModuleFinder, module_path
+from t5x_harness.gin.files import ModuleFinder, module_path
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import Binding, GinProgram, MacroBinding
 from t5x_harness.gin.reader import open_named, read

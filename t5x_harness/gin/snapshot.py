@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.gin.modules import ModuleFinder
+from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.program import MAIN
 from t5x_harness.gin.sources import SourceFinder, may_load
 from t5x_harness.gin.symbols import BUILTINS

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from t5x_harness.gin.modules import ModuleFinder
+from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.python_source import ModuleSource, Parameters
 
 # Python 3.11 counts how deep a tree is in one place for all threads, and a thread may be switched to where the

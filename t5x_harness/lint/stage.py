@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.findings.rule import Rule
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged, not_run
 from t5x_harness.gin.problems import ProblemKind
@@ -65,7 +64,9 @@ def lint_program(
     findings: list[Finding] = []
     left_out: list[str] = []
     for rule in RULES:
-        if (rule.whole_program and not program.complete) or (fragment and not _judges_statements(rule)):
+        # Such a rule looks at Gin's statements one by one, not at what a run makes of several values.
+        judges_statements = rule.code.startswith("GIN") and not rule.whole_program
+        if (rule.whole_program and not program.complete) or (fragment and not judges_statements):
             left_out.append(rule.code)
         else:
             findings.extend(rule.findings(context, context.place))
@@ -76,7 +77,9 @@ def lint_program(
     not_checked.extend(_outside(program, context.snapshot))
     spec = program.spec
     own = _in_reading_order(program, on_own_lines(findings, program))
-    broke = _codes_that_broke_reading(program, findings)
+    # Because of these errors statements are unknown; nothing may be called fine.
+    lost = {None if p.named_by_user else p.location for p in program.problems if p.loses_statements}
+    broke = {f.code for f in findings if f.severity is Severity.ERROR and f.location in lost}
     if begins_run and program.mode is None:
         broke |= {GIN31.code}  # what comes after lint would be nothing
     ordered, silenced = split_silenced(own, spec.settings.ignore, spec.cwd, program.texts, kept=broke)
@@ -113,23 +116,12 @@ def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) ->
     return tuple(f"{f.message}; {f.fix}" for f in found if f.location is None and f.severity is Severity.ERROR)
 
 
-def _codes_that_broke_reading(program: GinProgram, findings: Iterable[Finding]) -> frozenset[str]:
-    """Finds the codes of the errors because of which statements are unknown; nothing may be called fine."""
-    places = {None if p.named_by_user else p.location for p in program.problems if p.loses_statements}
-    return frozenset(f.code for f in findings if f.severity is Severity.ERROR and f.location in places)
-
-
 def _families(codes: Sequence[str]) -> tuple[str, ...]:
     """Shortens codes: a family that is complete becomes one, such as ``CKP*``."""
     from t5x_harness.lint.rules import RULES
 
     others = {rule.code[:3] for rule in RULES if rule.code not in codes}
     return tuple(dict.fromkeys(code if code[:3] in others else f"{code[:3]}*" for code in codes))
-
-
-def _judges_statements(rule: Rule[Context]) -> bool:
-    """Returns whether a rule looks at Gin's statements one by one, not at what a run makes of several values."""
-    return rule.code.startswith("GIN") and not rule.whole_program
 
 
 def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:

@@ -36,8 +36,10 @@ def table(report: Report, *, width: int, style: Style, notes: bool = False) -> l
         if drop == "mesh":
             columns["slice"] = [row.result.spec.slice for row in report.rows]
             below["mesh"] = [row.mesh for row in report.rows]
-        elif drop in columns and (drop == "mode" or is_last_resort or _says_nothing(drop, columns[drop])):
-            below[drop] = columns.pop(drop)
+        elif drop in columns:
+            cells = set(columns[drop])  # without a finding, or with one slice for every run, it can be missed
+            if drop == "mode" or is_last_resort or (cells == {"-"} if drop == "findings" else len(cells) == 1):
+                below[drop] = columns.pop(drop)
         widths = {head: max(map(len, (head, *cells))) for head, cells in columns.items()}
         excess = sum(widths.values()) + len(_GAP) * (len(widths) - 1) - width
         if excess <= (max(0, widths["run"] - _LEAST_NAME) if drop == "mode" or is_last_resort else 0):
@@ -53,8 +55,8 @@ def table(report: Report, *, width: int, style: Style, notes: bool = False) -> l
             padded.append(style.tone(_TONES[outcomes[head]], cell) if head in outcomes else cell)
         lines.append(_GAP.join(padded).rstrip())
     for head in ("mode", "slice", "mesh", "findings"):
-        cells = zip(report.rows, below.get(head, ()), strict=False)
-        values = names_by_text((row.name, [cell]) for row, cell in cells if cell not in ("", "-"))
+        pairs = zip(report.rows, below.get(head, ()), strict=False)
+        values = names_by_text((row.name, [cell]) for row, cell in pairs if cell not in ("", "-"))
         everywhere = len(next(iter(values.values()), ())) == len(report.rows)
         shown = [value if everywhere else f"{value} ({', '.join(names)})" for value, names in values.items()]
         lines += wrap(f"{head}: {', '.join(shown)}", width, "", "    ") if shown else []
@@ -82,11 +84,6 @@ def _columns(report: Report, stages: Sequence[Stage], notes: bool) -> dict[str, 
         "time": [duration(row.seconds) for row in rows],
         "findings": [_counts(row, notes) for row in rows],
     }
-
-
-def _says_nothing(head: str, cells: Sequence[str]) -> bool:
-    """Returns whether a column can be missed: it has no finding, or every run has the same slice."""
-    return set(cells) == {"-"} if head == "findings" else len(set(cells)) == 1
 
 
 def stage_mark(row: RunRow, stage: Stage) -> str:

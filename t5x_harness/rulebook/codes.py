@@ -7,13 +7,16 @@ or of a failure that nothing finds, with the reason.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from t5x_harness.doctor import CHECKS, Check
 from t5x_harness.findings.rule import Rule
-from t5x_harness.rulebook.job_pages import job_codes
+from t5x_harness.google.vertex.validation import service_rules
+from t5x_harness.google.vertex.validation.rules import SpecRule, read_table
 from t5x_harness.rulebook.rules import all_rules
+from t5x_harness.vertex.job_rules import job_rules
 
 RUN_CODES: Mapping[str, str] = {
     "AOT03": "the TPU compiler refuses a program, or ends while it compiles it",
@@ -86,6 +89,56 @@ NOT_CAUGHT: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
 }
 """Failures that a look at config, data and shapes could have found in principle, and why no rule does; by heading."""
+
+
+@dataclasses.dataclass(frozen=True)
+class JobCode:
+    """A mistake between a config and its job on Vertex AI, which no rule of a config can find.
+
+    Attributes:
+      code: of the failure catalogue.
+      title: the mistake in a few words.
+      why: what happens, and why.
+      example: the language of both examples.
+      bad: a job's config, or code, with the mistake.
+      good: the same without it.
+      avoided: what ``t5x-harness submit`` does instead; empty where the spec alone matters.
+      location: the region that the bad example is for, where that is the mistake.
+      good_location: and the good one.
+    """
+
+    code: str
+    title: str
+    why: str
+    example: Literal["yaml", "python"]
+    bad: str
+    good: str
+    avoided: str = ""
+    location: str = ""
+    good_location: str = ""
+
+    @property
+    def rules(self) -> tuple[SpecRule, ...]:
+        """The rules of specs that find it."""
+        return tuple(rule for rule in (*service_rules(), *job_rules()) if rule.code == self.code)
+
+    @property
+    def found_by(self) -> str:
+        """Where it is found, in a word or two."""
+        return "job spec" if self.example == "yaml" else "avoided by submit"
+
+    @property
+    def level(self) -> str:
+        """``error``, ``warning``, or nothing for what is not found but avoided."""
+        if self.example != "yaml":
+            return ""
+        return "error" if any(rule.refuses for rule in self.rules) else "warning"
+
+
+@functools.cache
+def job_codes() -> Mapping[str, JobCode]:
+    """Returns every mistake with a job by its code, sorted."""
+    return {code: JobCode(code, **about) for code, about in sorted(read_table(__package__, "job_codes.toml").items())}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,11 +14,23 @@ from typing import Any
 
 from t5x_harness.findings.rule import Rule
 from t5x_harness.findings.text import paragraph
-from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, checks_by_code, every_code, rules_by_code
-from t5x_harness.rulebook.example_text import BASE_PAGE, base_page, example
-from t5x_harness.rulebook.job_pages import job_codes, job_page
+from t5x_harness.rulebook.codes import (
+    AUXILIARY_CODES,
+    NOT_CAUGHT,
+    RUN_CODES,
+    JobCode,
+    checks_by_code,
+    every_code,
+    job_codes,
+    rules_by_code,
+)
+from t5x_harness.rulebook.example_text import BASE_PAGE, base_page, example, marked
 from t5x_harness.spec import Severity
 
+_LEVELS: Mapping[bool, str] = {
+    True: "error: the service refuses the job",
+    False: "warning: the service takes the job, or may take it",
+}
 _SEVERITIES: Mapping[Severity, str] = {
     Severity.ERROR: "error: the stage fails",
     Severity.WARNING: "warning: very likely a mistake, the run goes on",
@@ -70,6 +82,35 @@ def page(code: str, rules: Sequence[Rule[Any]], *, whole: bool = True) -> str:
     link = f"To [silence](README.md#how-to-silence-it) it for a line: `# t5x-harness: ignore[{code}]`."
     lines += _how_to_silence(code) if whole else [link, ""]
     return "\n".join(lines)
+
+
+def job_page(code: str) -> str:
+    """Returns the page of one code as Markdown."""
+    mistake = job_codes()[code]
+    lines = [f"# {code}: {mistake.title}", ""]
+    if mistake.example == "yaml":
+        found = f"Found in the spec of a job for Vertex AI. {_LEVELS[mistake.level == 'error'].capitalize()}."
+        lines += [found, ""]
+    lines += [*paragraph(mistake.why), "", "## Example and fix", ""]
+    lines += ["```diff", *marked(mistake.bad.strip("\n"), mistake.good.strip("\n")), "```", ""]
+    if mistake.avoided:
+        lines += ["## What avoids it", "", *paragraph(mistake.avoided), ""]
+    if mistake.rules:
+        lines += ["## Where the rules are from", "", *_job_sources(mistake), ""]
+    if mistake.example == "yaml":
+        lines += ["It cannot be silenced. Only what has a source of Google's is refused; a warning stops nothing.", ""]
+    return "\n".join(lines)
+
+
+def _job_sources(mistake: JobCode) -> Iterator[str]:
+    """Yields a line for each source, with the rules that are from it."""
+    by_source: dict[tuple[str, str], list[str]] = {}
+    for rule in mistake.rules:
+        verb = "refused" if rule.refuses else "warned about"
+        rules = by_source.setdefault((rule.source.title, rule.source.url), [])
+        rules.append(f"`{rule.name}` ({verb}, {rule.confidence})")
+    for (title, url), rules in by_source.items():
+        yield f"- {title}{url and f' <{url}>'}: {', '.join(rules)}"
 
 
 def pages() -> dict[str, str]:

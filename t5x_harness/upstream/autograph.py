@@ -30,42 +30,33 @@ from typing import Any
 from t5x_harness.runtime.compile_cache import FOLDER
 from t5x_harness.system.own_folders import foreign_file, foreign_folder
 
-SEQIO_FUNCTIONS = (
-    "dataclasses:is_dataclass",
-    "seqio.feature_converters:EncDecFeatureConverter._convert_example",
-    "seqio.feature_converters:LMFeatureConverter._convert_example",
-    "seqio.feature_converters:_check_lengths.<locals>.<lambda>",
-    "seqio.feature_converters:_check_lengths.<locals>._check_length",
-    "seqio.feature_converters:non_padding_position",
-    "seqio.dataset_providers:TFExampleDataSource.__init__.<locals>.parse_fn",
-    "seqio.dataset_providers:TFExampleDataSource.__init__.<locals>.read_file_fn",
-    "seqio.dataset_providers:TextLineDataSource.__init__.<locals>.read_file_fn",
-    "seqio.preprocessors:_append_to_innermost_axis",
-    "seqio.preprocessors:append_eos.<locals>.<lambda>",
-    "seqio.preprocessors:append_eos.<locals>._maybe_add_eos",
-    "seqio.preprocessors:append_eos_after_trim_impl",
-    "seqio.preprocessors:tokenize_impl",
-    "seqio.utils:_GrainMapFn.__call__.<locals>.<lambda>",
-    "seqio.utils:_GrainMapFn._map_fn_with_special_kwargs",
-    "seqio.utils:_GrainRandomMapFn.__call__.<locals>.map_fn",
-    "seqio.utils:_GrainRandomMapFn._map_fn_with_special_kwargs",
-    "seqio.utils:_pack_with_tf_ops.<locals>._write_packed_example",
-    "seqio.utils:_pack_with_tf_ops.<locals>.pack_batch",
-    "seqio.utils:_shift_right_by_one",
-    "seqio.utils:_strip_packed_feature_key",
-    "seqio.utils:add_kwargs_to_transform",
-    "seqio.utils:make_autoregressive_inputs",
-    "seqio.utils:trim_and_pack_dataset.<locals>.<lambda>",
-    "seqio.utils:trim_and_pack_dataset.<locals>._set_shape",
-    "seqio.utils:trim_and_pad_dataset.<locals>.<lambda>",
-    "seqio.utils:trim_and_pad_dataset.<locals>._trim_and_pad",
-    "seqio.utils:trim_dataset.<locals>.<lambda>",
-    "seqio.utils:trim_dataset.<locals>._trim",
-    "seqio.vocabularies:ByteVocabulary._encode_tf",
-    "seqio.vocabularies:SentencePieceVocabulary._encode_tf",
-    "seqio.vocabularies:Vocabulary.encode_tf",
-    "tensorflow_text.python.ops.sentencepiece_tokenizer:SentencepieceTokenizer.tokenize",
-)
+_CONVERTED = {
+    "dataclasses": "is_dataclass",
+    "seqio.feature_converters": (
+        "EncDecFeatureConverter._convert_example LMFeatureConverter._convert_example "
+        "_check_lengths.<locals>.<lambda> _check_lengths.<locals>._check_length non_padding_position"
+    ),
+    "seqio.dataset_providers": (
+        "TFExampleDataSource.__init__.<locals>.parse_fn TFExampleDataSource.__init__.<locals>.read_file_fn "
+        "TextLineDataSource.__init__.<locals>.read_file_fn"
+    ),
+    "seqio.preprocessors": (
+        "_append_to_innermost_axis append_eos.<locals>.<lambda> append_eos.<locals>._maybe_add_eos "
+        "append_eos_after_trim_impl tokenize_impl"
+    ),
+    "seqio.utils": (
+        "_GrainMapFn.__call__.<locals>.<lambda> _GrainMapFn._map_fn_with_special_kwargs "
+        "_GrainRandomMapFn.__call__.<locals>.map_fn _GrainRandomMapFn._map_fn_with_special_kwargs "
+        "_pack_with_tf_ops.<locals>._write_packed_example _pack_with_tf_ops.<locals>.pack_batch _shift_right_by_one "
+        "_strip_packed_feature_key add_kwargs_to_transform make_autoregressive_inputs "
+        "trim_and_pack_dataset.<locals>.<lambda> trim_and_pack_dataset.<locals>._set_shape "
+        "trim_and_pad_dataset.<locals>.<lambda> trim_and_pad_dataset.<locals>._trim_and_pad "
+        "trim_dataset.<locals>.<lambda> trim_dataset.<locals>._trim"
+    ),
+    "seqio.vocabularies": "ByteVocabulary._encode_tf SentencePieceVocabulary._encode_tf Vocabulary.encode_tf",
+    "tensorflow_text.python.ops.sentencepiece_tokenizer": "SentencepieceTokenizer.tokenize",
+}
+SEQIO_FUNCTIONS = tuple(f"{module}:{name}" for module, names in _CONVERTED.items() for name in names.split())
 """The functions that nearly every pipeline converts, as ``module:qualified name``; missing ones are skipped."""
 
 T5X_FUNCTIONS = ("t5x._infer_chunks:TaskInference._infer.<locals>.<lambda>",)

@@ -54,11 +54,7 @@ class Library:
 _JOB_SERVICE = "google/cloud/aiplatform_v1/services/job_service/transports"
 
 LIBRARIES = (
-    Library(
-        "gin-config",
-        "t5x_harness/upstream/gin.py",
-        {"gin/config.py": "_CONFIG _FILE_READERS"},
-    ),
+    Library("gin-config", "t5x_harness/upstream/gin.py", {"gin/config.py": "_CONFIG _FILE_READERS"}),
     Library(
         "google-cloud-aiplatform",
         "t5x_harness/upstream/google_sdk.py",
@@ -78,9 +74,7 @@ LIBRARIES = (
         },
     ),
     Library(
-        "jax",
-        "t5x_harness/upstream/tpu_numerics.py",
-        {"jax/_src/interpreters/mlir.py": "_platform_specific_lowerings"},
+        "jax", "t5x_harness/upstream/tpu_numerics.py", {"jax/_src/interpreters/mlir.py": "_platform_specific_lowerings"}
     ),
     Library(
         "orbax-checkpoint",
@@ -100,11 +94,7 @@ LIBRARIES = (
             "_pytest/tmpdir.py": "_tmp_path_factory",
         },
     ),
-    Library(
-        "pytest-xdist",
-        "t5x_harness/upstream/pytest.py",
-        {"xdist/scheduler/loadgroup.py": "_split_scope"},
-    ),
+    Library("pytest-xdist", "t5x_harness/upstream/pytest.py", {"xdist/scheduler/loadgroup.py": "_split_scope"}),
     Library(
         "seqio",
         "t5x_harness/upstream/seqio.py",

@@ -59,10 +59,7 @@ def install_mesh(slice: Slice, data_positions: int | None = None, devices: Seque
       data_positions: how many of the first positions along the mesh's data axis to keep; None for all.
       devices: devices to use instead of CPU devices, in the order of the slice's.
     """
-
-    def emulate(module: ModuleType) -> None:
-        emulate_slice(module, slice, data_positions, devices)
-
+    emulate = functools.partial(emulate_slice, slice_=slice, data_positions=data_positions, devices=devices)
     after_import("t5x.partitioning", emulate)
 
 
@@ -235,7 +232,7 @@ def report_steps(trainer: ModuleType, report: Callable[[int], None]) -> None:
     def train(self: Any, batch_iter: Iterator[Any], *args: Any, **options: Any) -> Any:
         given = signature.bind(self, batch_iter, *args, **options).arguments
         steps = itertools.count(int(given.get("start_step") or 0) + 1)
-        return original(self, _Counted(batch_iter, lambda: report(next(steps))), *args, **options)
+        return original(self, CountedBatches(batch_iter, lambda: report(next(steps))), *args, **options)
 
     base.train = train
 
@@ -250,25 +247,20 @@ def count_batches(trainer: Any, taken: Callable[[], None]) -> bool:
         return False
 
     def counted(batch_iter: Iterator[Any], *rest: Any, **options: Any) -> Any:
-        return train(count_taken(batch_iter, taken), *rest, **options)
+        return train(CountedBatches(batch_iter, taken), *rest, **options)
 
     trainer.train = counted
     return True
 
 
-def count_taken(batches: Iterator[Any], taken: Callable[[], None]) -> Iterator[Any]:
-    """Wraps an iterator to call a function when a batch is taken."""
-    return _Counted(batches, taken)
-
-
-class _Counted:
+class CountedBatches:
     """Calls a function when a batch is taken, and otherwise behaves like the iterator that it wraps."""
 
     def __init__(self, inner: Iterator[Any], taken: Callable[[], None]) -> None:
         self._inner = inner
         self._taken = taken
 
-    def __iter__(self) -> _Counted:
+    def __iter__(self) -> CountedBatches:
         return self
 
     def __next__(self) -> Any:

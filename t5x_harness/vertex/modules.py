@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from t5x_harness.buckets.folders import StagedFile
-from t5x_harness.gin.modules import FoundModule, ModuleFinder, module_path
+from t5x_harness.gin.files import FoundModule, ModuleFinder, module_path
 from t5x_harness.gin.program import MAIN, GinProgram
 from t5x_harness.gin.sources import parse_module
 from t5x_harness.spec import RunSpec

@@ -12,10 +12,9 @@ import pytest
 
 from t5x_harness.commands.main import main
 from t5x_harness.google.vertex.validation import SpecViolation, judge, misspelt_accelerators
-from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, every_code, rules_by_code
+from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, every_code, job_codes, rules_by_code
 from t5x_harness.rulebook.example_text import base_page
-from t5x_harness.rulebook.job_pages import job_codes, job_page
-from t5x_harness.rulebook.pages import pages
+from t5x_harness.rulebook.pages import job_page, pages
 from t5x_harness.rulebook.rules import all_codes, all_rules
 from t5x_harness.vertex.job_rules import job_rules
 

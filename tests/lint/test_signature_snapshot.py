@@ -13,7 +13,7 @@ import pytest
 from linting import RUN, T5X, Folder
 from make_snapshot import main, snapshot_text
 
-from t5x_harness.gin.modules import ModuleFinder
+from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.snapshot import LIBRARIES, Snapshot
 
 API = Path(__file__).parents[1] / "reference" / "api.json"

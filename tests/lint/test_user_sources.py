@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from linting import RUN, T5X, Folder
 
-from t5x_harness.gin.modules import ModuleFinder
+from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.python_source import ModuleSource
 from t5x_harness.gin.reading import snapshot_of
 from t5x_harness.gin.sources import parse_module

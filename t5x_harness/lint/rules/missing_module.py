@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.findings.rule import Example, Found, Mistake
-from t5x_harness.gin.modules import ModuleFinder, module_path
+from t5x_harness.gin.files import ModuleFinder, module_path
 from t5x_harness.gin.problems import ProblemKind
 from t5x_harness.gin.program import MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.sources import SourceFinder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.rule import Example, Found, Mistake
@@ -194,7 +194,9 @@ def beaten_by_scope(context: Context) -> Iterator[Found]:
         if any(w is None or w is binding for w in winners):
             continue
         beaten_by = [w for w in winners if isinstance(w, Binding) and not same_value(w.value, binding.value)]
-        if all(_refines(order, w, binding) for w in beaten_by):
+        # The more specific binding overrides the general one on purpose where it stands below it, in the same file.
+        depth, place = len(binding.location.included_from), order[id(binding)]
+        if all(order[id(w)] > place and len(w.location.included_from) <= depth for w in beaten_by):
             continue
         first = beaten_by[0]
         names = ", ".join(dict.fromkeys(w.scope for w in beaten_by))
@@ -204,12 +206,6 @@ def beaten_by_scope(context: Context) -> Iterator[Found]:
             binding,
             f"bind it in the scope that is used ({names}): {first} = {format_value(binding.value)}",
         )
-
-
-def _refines(order: Mapping[int, int], winner: Binding, beaten: Binding) -> bool:
-    """Returns whether the more specific binding overrides the general one on purpose: below it, in the same file."""
-    deeper = len(winner.location.included_from) > len(beaten.location.included_from)
-    return order[id(winner)] > order[id(beaten)] and not deeper
 
 
 _WITH_MAIN = examples.head("pretrain", "import __main__ as train_script", "from t5x import utils")

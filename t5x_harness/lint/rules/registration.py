@@ -95,12 +95,15 @@ def not_registered(context: Context) -> Iterator[Found]:
             fix = f"begin the file with `{REGISTRATION}` and `from {module[0]} import {module[2]}`"
         else:
             fix = f"begin the file with `{REGISTRATION}` and import the module of this name"
+        # Switches dynamic registration on in the file and imports all that it uses.
+        file = problem.location.file
+        imports = imports_of_file(context.program, context.snapshot, file)
         yield Found(
             f"no configurable matches {problem.subject} here: nothing that was read before has registered it",
             problem.location,
             fix,
             binding=problem.subject,
-            edits=_switched_on(context, problem.location.file),
+            edits=begin_with(context.program, file, (REGISTRATION, *imports)) if imports is not None else (),
         )
     for problem in context.program.problems_of(ProblemKind.AMBIGUOUS_SELECTOR):
         yield Found(
@@ -109,12 +112,6 @@ def not_registered(context: Context) -> Iterator[Found]:
             f"write more of its module's name, such as {problem.names[0]}",
             binding=problem.subject,
         )
-
-
-def _switched_on(context: Context, file: str) -> tuple[Edit, ...]:
-    """Switches dynamic registration on in a file and imports all that it uses."""
-    imports = imports_of_file(context.program, context.snapshot, file)
-    return begin_with(context.program, file, (REGISTRATION, *imports)) if imports is not None else ()
 
 
 GIN11 = Mistake(

@@ -165,26 +165,28 @@ GIN07 = Mistake(
 @finds(GIN07)
 def syntax_rule(context: Context) -> Iterator[Found]:
     """Finds each syntax error that no other rule explains, and each impossible import."""
-    for problem in context.program.problems:
-        if problem.kind is ProblemKind.SYNTAX and not _is_explained(context, problem):
-            key, fix = _fix(problem)
-            meant = _value_meant(context, problem)
-            detail = problem.detail
-            if (unseen := unseen_character(_line(context, problem), problem.detail)) is not None:
-                detail, fix = unseen
-            yield Found(
-                f"cannot parse `{_cut(problem.subject)}`: {detail}",
-                problem.location,
-                fix,
-                binding=key,
-                edits=write_value(context.program, problem.location, meant) if meant else (),
-            )
-        elif problem.kind is ProblemKind.BAD_IMPORT:
-            yield Found(
-                f"cannot import {problem.subject}: {problem.detail}",
-                problem.location,
-                "from __gin__ there is only dynamic_registration; other modules need a name other than gin",
-            )
+    for problem in context.program.problems_of(ProblemKind.SYNTAX):
+        if _forgotten_percent(context, problem) is not None or _carried_over(problem) is not None:
+            continue
+        key, fix = _fix(problem)
+        meant = _value_meant(context, problem)
+        detail = problem.detail
+        if (unseen := unseen_character(_line(context, problem), problem.detail)) is not None:
+            detail, fix = unseen
+        shown = problem.subject if len(problem.subject) <= 80 else f"{problem.subject[:77]}..."
+        yield Found(
+            f"cannot parse `{shown}`: {detail}",
+            problem.location,
+            fix,
+            binding=key,
+            edits=write_value(context.program, problem.location, meant) if meant else (),
+        )
+    for problem in context.program.problems_of(ProblemKind.BAD_IMPORT):
+        yield Found(
+            f"cannot import {problem.subject}: {problem.detail}",
+            problem.location,
+            "from __gin__ there is only dynamic_registration; other modules need a name other than gin",
+        )
 
 
 def _line(context: Context, problem: Problem) -> str:
@@ -192,10 +194,6 @@ def _line(context: Context, problem: Problem) -> str:
     lines = context.program.texts.get(problem.location.file, "").split("\n")
     found = lines[problem.location.line - 1] if problem.location.line <= len(lines) else ""
     return found if problem.subject.strip() in found else problem.subject
-
-
-def _is_explained(context: Context, problem: Problem) -> bool:
-    return _forgotten_percent(context, problem) is not None or _carried_over(problem) is not None
 
 
 def _fix(problem: Problem) -> tuple[str | None, str]:
@@ -257,7 +255,3 @@ def _assigned(problem: Problem, key: str, value: str) -> str:
     if problem.location.file == BINDINGS:
         return f'--gin.{key}="{value}"'
     return f"{key} = {value}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 80 else f"{text[:77]}..."
