@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,7 @@ import json, os, sys
 calls = {
     "size": lambda file: os.stat(file).st_size,
     "set_modified": lambda path, seconds: os.utime(path, (seconds, seconds)),
-    "pwrite": lambda file, data, offset: os.pwrite(file, data.encode("latin-1"), offset),
+    "pwrite": lambda file, data, offset: os.pwrite(file, bytes(data), offset),
 }
 for line in sys.stdin:
     name, *arguments = json.loads(line)
@@ -50,17 +51,15 @@ class Mounted:
     def __exit__(self, *_: object) -> None:
         self._process.communicate(timeout=60)
 
-    def begin(self, name: str, *paths: str) -> None:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Any other call of ``os``, by its name; texts are paths in the bucket."""
+        return lambda *arguments: self._ask(name, *arguments)
+
+    def begin(self, name: str, *arguments: Any) -> None:
         """Has the process make a call; :meth:`end` waits for it."""
-        self._begin(name, *map(self._path, paths))
-
-    def _ask(self, name: str, *arguments: Any) -> Any:
-        self._begin(name, *arguments)
-        return self.end()
-
-    def _begin(self, name: str, *arguments: Any) -> None:
         assert self._process.stdin, "it is a pipe"
-        print(json.dumps([name, *arguments]), file=self._process.stdin, flush=True)
+        places = [f"/gcs/{self.bucket}/{each}" if isinstance(each, str) else each for each in arguments]
+        print(json.dumps([name, *places]), file=self._process.stdin, flush=True)
 
     def end(self) -> Any:
         assert self._process.stdout, "it is a pipe"
@@ -69,11 +68,9 @@ class Mounted:
             raise OSError(number, found)
         return found
 
-    def _path(self, path: str) -> str:
-        return f"/gcs/{self.bucket}/{path}"
-
-    def open(self, path: str, flags: int) -> int:
-        return int(self._ask("open", self._path(path), flags))
+    def _ask(self, name: str, *arguments: Any) -> Any:
+        self.begin(name, *arguments)
+        return self.end()
 
     def read(self, handle: int, offset: int = 0) -> bytes:
         return str(self._ask("pread", handle, 1 << 16, offset)).encode("latin-1")
@@ -81,40 +78,10 @@ class Mounted:
     def write(self, handle: int, offset: int | None, data: bytes) -> None:
         """Writes at an offset; None is the end."""
         at = self._ask("size", handle) if offset is None else offset
-        assert self._ask("pwrite", handle, data.decode("latin-1"), at) == len(data)
+        assert self._ask("pwrite", handle, list(data), at) == len(data)
 
     def flush(self, handle: int) -> None:
         self._ask("fsync", handle)
-
-    def close(self, handle: int) -> None:
-        self._ask("close", handle)
-
-    def unlink(self, path: str) -> None:
-        self._ask("unlink", self._path(path))
-
-    def mkdir(self, path: str) -> None:
-        self._ask("mkdir", self._path(path))
-
-    def rmdir(self, path: str) -> None:
-        self._ask("rmdir", self._path(path))
-
-    def rename(self, old: str, new: str) -> None:
-        self._ask("rename", self._path(old), self._path(new))
-
-    def size(self, path: str) -> int:
-        return int(self._ask("size", self._path(path)))
-
-    def truncate(self, path: str, size: int) -> None:
-        self._ask("truncate", self._path(path), size)
-
-    def ftruncate(self, handle: int, size: int) -> None:
-        self._ask("ftruncate", handle, size)
-
-    def set_modified(self, path: str, seconds: int) -> None:
-        self._ask("set_modified", self._path(path), seconds)
-
-    def listdir(self, path: str) -> list[str]:
-        return list(self._ask("listdir", self._path(path)))
 
 
 def needs(mode: MountMode) -> None:

@@ -80,17 +80,6 @@ def test_a_file_that_is_being_written_is_seen_as_the_mode_has_it(fuse_path: Fuse
     assert (fuse_path.local / "log").read_text() == "half"
 
 
-def test_where_nothing_can_be_mounted_processes_are_redirected_to_the_folder(
-    fuse_path: FusePath, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("t5x_harness.google.gcs_mount.probing.refusal", lambda mode: "not here")
-    (fuse_path.local / "in").write_text("text")
-    assert fuse_path.run(["cat", fuse_path.path / "in"], capture_output=True, check=True).stdout == b"text"
-    program = f"print(open('/gcs/' + {fuse_path.path.name!r} + '/in').read())"
-    done = fuse_path.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stdout == b"text\n"
-
-
 def test_a_text_for_a_shell_is_refused(fuse_path: FusePath) -> None:
     with pytest.raises(TypeError, match=r"a command as a list of words, not 'cat x': shlex\.split makes one"):
         fuse_path.run("cat x")

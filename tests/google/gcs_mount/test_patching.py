@@ -1,4 +1,4 @@
-"""Where nothing may be mounted, Python's own functions and two libraries find the store; twice is as once."""
+"""Where nothing may be mounted, paths in texts are rewritten, and Python's functions and two libraries find the store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from t5x_harness.google.gcs_mount import rewrite
 
 
 def patched(code: str, root: Path) -> Any:
@@ -117,3 +121,37 @@ result = [tf.io.gfile.exists(gcs + "gfile"), len(tf.io.gfile.glob(gcs + "gf*")),
     read = [["one"] * 4, ["hello"], ["one"], "hello", 1, "string"]
     assert patched(code, root) == [True, 1, listed, *arrays, "hello", *read]
     assert (bucket / "gfile").read_text() == "gfile"
+
+
+@pytest.mark.parametrize(
+    ("text", "rewritten"),
+    [
+        ("/gcs/b/x", "/s/buckets/b/x"),
+        ("/gcs", "/s/buckets"),
+        ("/gcs/", "/s/buckets/"),
+        ("--model_dir=/gcs/b/m", "--model_dir=/s/buckets/b/m"),
+        ("--gin.MODEL_DIR='/gcs/b/m'", "--gin.MODEL_DIR='/s/buckets/b/m'"),
+        ("/gcs/b/one:/gcs/b/two,/gcs/b/three", "/s/buckets/b/one:/s/buckets/b/two,/s/buckets/b/three"),
+        ("file:///gcs/b/x", "file:///s/buckets/b/x"),
+        ("cat </gcs/b/x >/gcs/b/y", "cat </s/buckets/b/x >/s/buckets/b/y"),
+        ("PATHS = ['/gcs/b', \"/gcs/c\"]\n# /gcs\n", "PATHS = ['/s/buckets/b', \"/s/buckets/c\"]\n# /s/buckets\n"),
+        ("{'dir': ('/gcs/b', 1)}", "{'dir': ('/s/buckets/b', 1)}"),
+    ],
+)
+def test_paths_are_rewritten(text: str, rewritten: str) -> None:
+    assert rewrite(text, "/s") == rewritten
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gs://b/gcs/x", "/mnt/gcs/b", "~/gcs/b", "./gcs/b", "$HOME/gcs", "{root}/gcs/b", "https://host/gcs/b",
+        "/gcsfuse/b", "/gcs-backup/b", "/gcs.old", "gcs/b", "/GCS/b", "",
+    ],
+)  # fmt: skip
+def test_other_paths_stay(text: str) -> None:
+    assert rewrite(text, "/s") == text
+
+
+def test_a_root_with_odd_characters_is_taken_as_it_is() -> None:
+    assert rewrite("/gcs/b", r"/a\1 b") == r"/a\1 b/buckets/b"
