@@ -32,17 +32,10 @@ class MountMode(enum.StrEnum):
 
 
 def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> Way:
-    """Makes this process, and all that it starts from now on, see the store at ``/gcs``, permanently.
+    """Makes this process, and all that it starts from now on, see the store at ``/gcs``, permanently; returns how.
 
     The process must have a single thread, as after a fork: the kernel gives a user namespace to no other. If the
-    machine allows no namespace, Python is patched; see :func:`patch`.
-
-    Args:
-      root: the root of the store; its folder ``buckets`` is made if needed.
-      mode: what ``/gcs`` is to be.
-
-    Returns:
-      The way that was taken.
+    machine allows no namespace, Python is patched; see :func:`patch`. The folder ``buckets`` is made if needed.
 
     Raises:
       NamespaceRefused: the mode needs a namespace, and this process gets none.

@@ -35,12 +35,8 @@ class FileGeneration(NamedTuple):
 class StagedContent:
     """A nameless file with the new content: nothing is left of it if this process is killed.
 
-    Args:
-      source: a descriptor of the content to begin with; None for a new or truncated file, which is stored even if
-        nothing is written.
-
-    Attributes:
-      dirty: whether the content is not stored yet.
+    It begins with the content of a descriptor. Without one it is that of a new or truncated file, which is stored even
+    if nothing is written.
     """
 
     def __init__(self, layout: StoreLayout, source: int | None = None) -> None:
@@ -59,13 +55,9 @@ class StagedContent:
         os.ftruncate(self.descriptor, size)
 
     def publish(self, path: bytes, base: FileGeneration | None) -> FileGeneration:
-        """Puts the content into the store atomically; needs the lock on the store's files.
+        """Puts the content into the store atomically, and returns the generation; needs the lock on the files.
 
-        Args:
-          base: the generation that must be there now; None for no file.
-
-        Returns:
-          The new generation.
+        The generation ``base`` must be there now; None stands for no file.
 
         Raises:
           OSError: ESTALE if there is another generation, or an error of the disk; the content is still not stored.

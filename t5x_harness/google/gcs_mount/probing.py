@@ -80,11 +80,7 @@ def command_prefix(root: str | os.PathLike[str], mode: MountMode | str = MountMo
     """Returns words in front of a command that make it, and all that it starts, see the store at ``/gcs``.
 
     The command replaces the started process, so that signals, status and output are its own. This does not check
-    whether the machine allows it, as :func:`probe` and :func:`launched` do.
-
-    Args:
-      root: the root of the store; its folder ``buckets`` is made if needed.
-      mode: what ``/gcs`` is to be.
+    whether the machine allows it, as :func:`probe` and :func:`launched` do, and makes the folder ``buckets``.
     """
     os.makedirs(buckets_folder(root), exist_ok=True)
     boot = _BOOT.format(package=PACKAGE, parent=str(Path(__file__).resolve().parents[3]))

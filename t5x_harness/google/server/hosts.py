@@ -42,11 +42,8 @@ def is_loopback(host: str) -> bool:
 def would_bypass(entry: str) -> bool:
     """Returns whether an entry of ``no_proxy`` may send a client directly to one of Google's hosts.
 
-    Clients read such entries in different ways: as a host, as a suffix with or without a leading dot, or as a network.
-    All of these ways count here.
-
-    Args:
-      entry: an entry of the list, such as ``.example.org``, ``*`` or ``10.0.0.0/8``.
+    Clients read entries like ``.example.org``, ``*`` or ``10.0.0.0/8`` in different ways: as a host, as a suffix with
+    or without a leading dot, or as a network. All of these ways count here.
     """
     entry = entry.strip().lower()
     if not entry or entry == "*":

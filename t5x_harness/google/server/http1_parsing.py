@@ -118,14 +118,7 @@ class RequestParser:
         return bool(self._held)
 
     def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Parses the next bytes.
-
-        Returns:
-          Pieces of the body, and the bytes after the end of the request.
-
-        Raises:
-          BadRequest: the data is not a request.
-        """
+        """Parses the next bytes; returns pieces of the body, and the bytes after the request. Raises BadRequest."""
         if not self.method:
             data = self._feed_head(data)
         if self.over or not data:

@@ -77,13 +77,9 @@ class Launched:
 
 
 def launch(settings: ServerSettings, output: IO[bytes] | None = None) -> Launched:
-    """Starts a server and waits until it is ready.
+    """Starts a server and waits until it is ready; by default its output is this process's standard error.
 
-    Args:
-      output: a file for its output; by default, this process's standard error.
-
-    Raises:
-      ServerError: it did not become ready; the message has its output.
+    Raises ServerError if it did not become ready; the message has its output.
     """
     require_extra()
     reading, writing = os.pipe()

@@ -59,12 +59,9 @@ Reader = Callable[[Address, Address], tuple[int, int] | None]
 
 
 class Peers:
-    """Decides whose connections are served: those of the user that runs this process, and those of root.
+    """Decides whose connections are served: those of the user that runs this process, and those of root, or ``served``.
 
     Root can read this user's files and memory in any case, so refusing it would protect nothing.
-
-    Args:
-      served: other uids to serve instead of these two.
     """
 
     def __init__(self, served: Collection[int] = ()) -> None:

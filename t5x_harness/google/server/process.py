@@ -37,13 +37,9 @@ _POLL_SECONDS = 0.5
 
 
 async def serve(settings: ServerSettings, ready: Callable[[Endpoints], None]) -> None:
-    """Serves until SIGTERM, SIGINT or SIGHUP, or until the owner has ended.
+    """Serves until SIGTERM, SIGINT or SIGHUP, or until the owner has ended; calls ``ready`` once every port is open.
 
-    Args:
-      ready: called once every port is open.
-
-    Raises:
-      ServerError: the server cannot start; the message says why.
+    Raises ServerError if the server cannot start; the message says why.
     """
     _check_temporary_folder()
     stopped = asyncio.Event()

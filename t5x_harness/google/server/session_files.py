@@ -33,9 +33,7 @@ _BEFORE, _AFTER = datetime.timedelta(days=1), datetime.timedelta(days=365)
 def make_certificates() -> tuple[bytes, bytes]:
     """Makes a CA, and one certificate for all served names and for this machine.
 
-    Returns:
-      The CA's certificate, which clients are to trust (its key is not kept), and the server's key and certificate, as
-      PEM.
+    Returns the CA's certificate, whose key is not kept, and the server's key and certificate, as PEM.
     """
     now = datetime.datetime.now(datetime.UTC)
     authority = trustme.CA(
@@ -80,11 +78,9 @@ def service_account(key: bytes, token_uri: str) -> str:
 
 
 def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
-    """Writes the certificates and creates the empty folders.
+    """Writes the certificates and creates the empty folders; returns a context for clients' connections.
 
-    Returns:
-      A context for clients' connections. It prefers HTTP/1.1, and accepts ``h2`` from clients that offer nothing else,
-      as only gRPC's do.
+    It prefers HTTP/1.1, and accepts ``h2`` from clients that offer nothing else, as only gRPC's do.
     """
     for empty in (folder.gcloud, folder.gsutil, folder.no_certificates, folder.programs):
         empty.mkdir()

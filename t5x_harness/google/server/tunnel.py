@@ -70,14 +70,7 @@ class Refusals:
         self.counts: collections.Counter[str] = collections.Counter()
 
     def refuse(self, target: str, message: str = "") -> str:
-        """Counts a refusal.
-
-        Args:
-          message: the line for the client; by default, one that says that only Google's hosts are emulated.
-
-        Returns:
-          The line for the client.
-        """
+        """Counts a refusal, and returns the line for the client; by default, that only Google's hosts are emulated."""
         target = _CONTROL.sub("?", target)[:300]
         self.counts[target] += 1
         message = message or (

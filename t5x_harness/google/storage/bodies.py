@@ -72,10 +72,7 @@ class Bodies:
 
         The transaction comes before the file is renamed, and recovery undoes it after a kill in between. Mounts see one
         of the two names at any moment, and continue while no process serves the store. If the move cannot be recorded,
-        nothing changes.
-
-        Raises:
-          FileNotFoundError: someone outside has removed the file.
+        nothing changes. Raises FileNotFoundError if someone outside has removed the file.
         """
         it, old = record.object, self._database.record(moved.bucket, moved.name)
         source, identity = self.path(record), record.identity

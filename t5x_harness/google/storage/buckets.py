@@ -57,13 +57,9 @@ class Buckets:
         return self._keep(dataclasses.replace(bucket, metageneration=bucket.metageneration + 1, fields=fields))
 
     def delete(self, name: str) -> list[str]:
-        """Removes a bucket that has no objects.
+        """Removes a bucket that has no objects; returns the incoming bodies of its unfinished uploads.
 
-        Returns:
-          The incoming bodies of its unfinished uploads.
-
-        Raises:
-          Conflict: its folder has files that are not objects, such as pipes or names that are not Unicode.
+        Raises Conflict if its folder has files that are not objects, such as pipes or names that are not Unicode.
         """
         folder = f"{self._layout.buckets}/{name}"
         for path, _, _ in os.walk(folder, topdown=False):

@@ -54,12 +54,8 @@ class Core:
     def run(self, action: Callable[[TreeView], Result], *, wait: bool = True, grows: bool = False) -> Result:
         """Runs an action under the lock, again and again until all files that changed outside have been read.
 
-        Args:
-          wait: whether to wait for other holders of the lock, and for files to be read.
-          grows: whether it needs disk space; an action that only reads or removes works on a full disk, too.
-
-        Raises:
-          WouldWait: it would have to wait.
+        With ``wait=False`` it raises WouldWait instead of waiting for the lock or for files to be read. An action that
+        ``grows`` needs disk space; one that only reads or removes works on a full disk, too.
         """
         view = TreeView(self, wait=wait)
         while True:
@@ -144,18 +140,11 @@ class Core:
         also: Callable[[StoredObject], None] | None = None,
         wait: bool = True,
     ) -> StoredObject:
-        """Makes an incoming file the body of an object.
+        """Makes an incoming file the body of an object; raises as methods of ObjectStore do.
 
         The transaction decides. If the process is killed before it, the file is dropped; if it is killed after it, the
-        file is put in its place when the store is opened again.
-
-        Args:
-          also: called in the same transaction; if it raises, nothing happens.
-          wait: whether to wait for other threads.
-
-        Raises:
-          PreconditionFailed, NotModified: a condition does not hold.
-          WouldWait: it would have to wait.
+        file is put in its place when the store is opened again. In the transaction ``also`` is called: if it raises,
+        nothing happens.
         """
 
         def action(view: TreeView) -> StoredObject:
@@ -187,8 +176,7 @@ class Core:
 class TreeView:
     """One operation's view of the tree, which treats a file that it has read as seen even if it is still being written.
 
-    Args:
-      wait: whether to wait for the lock on the files when one has to be moved.
+    With ``wait=False`` it does not wait for the lock on the files when one has to be moved.
     """
 
     def __init__(self, core: Core, *, wait: bool = True) -> None:
@@ -244,13 +232,7 @@ class TreeView:
             preconditions.check(None if record is None else record.object)
 
     def need(self, bucket: str, name: str, preconditions: Preconditions) -> ObjectRecord:
-        """Returns the record of an object that must exist.
-
-        Raises:
-          NoSuchResource: the bucket, object or generation does not exist.
-          PreconditionFailed, NotModified: a condition does not hold.
-          ChangedOutside: the file has to be read first.
-        """
+        """Returns the record of an object; raises as methods of ObjectStore do, and as :meth:`live` does."""
         check_object_name(name)
         self._core.buckets.get(bucket)
         record, generation = self.live(bucket, name), preconditions.generation

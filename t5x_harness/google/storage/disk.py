@@ -15,13 +15,9 @@ from t5x_harness.google.storage.errors import DiskRefused, Forbidden, InUse, Sto
 
 
 class FolderLock:
-    """Holds a lock file until it is released or the process ends in any way.
+    """Holds a lock file until it is released or the process ends in any way; raises InUse if another process holds it.
 
-    Args:
-      path: the lock file; it stays, with the pid and command of its last holder.
-
-    Raises:
-      InUse: another process holds it.
+    The file stays, with the pid and command of its last holder.
     """
 
     def __init__(self, path: Path) -> None:

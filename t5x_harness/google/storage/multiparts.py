@@ -35,9 +35,7 @@ class PartWriter(BodyWriter):
     def commit(self, expected: Checksums = Checksums()) -> UploadPart:  # noqa: B008 (it is frozen)
         """Makes a part of the bytes so far; it replaces an earlier part of its number.
 
-        Raises:
-          Invalid: the bytes have other checksums.
-          NoSuchResource: the upload was completed or aborted meanwhile.
+        Raises Invalid for bytes with other checksums, and NoSuchResource if the upload has ended meanwhile.
         """
         with self:
             found = self._digest.checksums
@@ -79,22 +77,14 @@ class Multiparts:
             return self._core.database.multiparts(bucket)
 
     def open_part(self, upload_id: str, number: int) -> PartWriter:
-        """Begins to write a part; several may be written at the same time.
-
-        Raises:
-          Invalid: the number is not in the range 1 to 10000.
-          NoSuchResource: the upload does not exist.
-        """
+        """Begins to write a part, numbered 1 to 10000; several may be written at the same time."""
         if not 1 <= number <= _MOST_PARTS:
             raise Invalid(f"Invalid part number {number}: it must be 1 to {_MOST_PARTS}")
         self.get(upload_id)
         return PartWriter(self._core, upload_id, number)
 
     def complete(self, upload_id: str, parts: Sequence[tuple[int, str]]) -> StoredObject:
-        """Joins parts into an object without MD5, as Google does, and drops the parts that are not named.
-
-        Args:
-          parts: the number and ETag (without quotes) of each part.
+        """Joins parts, given by number and ETag, into an object without MD5, as Google does; drops all other parts.
 
         Raises:
           NoSuchResource: the upload does not exist, or its bucket is gone.

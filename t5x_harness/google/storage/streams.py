@@ -81,12 +81,9 @@ class ObjectWriter(BodyWriter):
         self._new, self._also = new, also
 
     def commit(self, expected: Checksums = Checksums(), *, wait: bool = True) -> StoredObject:  # noqa: B008 (it is frozen)
-        """Makes an object, a new generation, of the bytes so far.
+        """Makes an object, a new generation, of the bytes so far; raises Invalid if they have other checksums.
 
-        Raises:
-          Invalid: the bytes have other checksums.
-          PreconditionFailed, NotModified: a condition does not hold.
-          WouldWait: it would have to wait; the bytes are dropped, too.
+        It raises as methods of ObjectStore do, too; without waiting, the bytes are dropped.
         """
         with self:
             found = self._digest.checksums
@@ -111,13 +108,9 @@ class ObjectReader:
         self._fd = fd
 
     def chunks(self, start: int = 0, end: int | None = None, *, chunk: int = CHUNK) -> Iterator[bytes]:
-        """Yields the bytes of a range.
+        """Yields the bytes of a range, to the end if ``end`` is None or too large.
 
-        Args:
-          end: the byte after the last; None or a larger number stands for the size.
-
-        Raises:
-          StoreError: someone outside has truncated the file.
+        Raises StoreError if someone outside has truncated the file.
         """
         end = self.object.size if end is None else min(end, self.object.size)
         while start < end:

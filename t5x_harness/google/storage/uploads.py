@@ -91,14 +91,9 @@ class Uploads:
             return dataclasses.replace(upload, received=os.stat(self._path(upload_id)).st_size)
 
     def append(self, upload_id: str, offset: int, data: bytes) -> int:
-        """Appends bytes, which are durable when this returns.
+        """Appends bytes, which are durable when this returns; returns the number of received bytes.
 
-        Args:
-          offset: the position of the bytes. Bytes that were received before are skipped, because a client that has
-            lost an answer sends them again.
-
-        Returns:
-          The number of received bytes.
+        Bytes that were received before are skipped, because a client that has lost an answer sends them again.
 
         Raises:
           NoSuchResource: the upload does not exist.

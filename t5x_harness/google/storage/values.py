@@ -104,8 +104,7 @@ class Listing:
 class Preconditions:
     """The four conditions of a request; generation 0 stands for an object that does not exist.
 
-    Attributes:
-      generation: the generation that a request names: it does not exist unless it is the live one. None takes any.
+    A request may also name a generation, without which there is no object for it; None takes any.
     """
 
     generation_match: int | None = None
@@ -117,9 +116,7 @@ class Preconditions:
     def check(self, found: StoredObject | Bucket | None) -> None:
         """Checks the conditions on a live object or a bucket; None stands for one that does not exist.
 
-        Raises:
-          PreconditionFailed: a number that had to match does not.
-          NotModified: a number that must not match does.
+        Raises PreconditionFailed for a number that had to match, and NotModified for one that must not match.
         """
         generation = found.generation if isinstance(found, StoredObject) else 0
         metageneration = found.metageneration if found is not None else None

@@ -136,11 +136,9 @@ async def answer_bucket(store: ObjectStore, request: StorageRequest, name: str) 
 
 
 def _checked(resource: dict[str, Any]) -> dict[str, Any]:
-    """Returns a bucket's resource after a check of the types of the fields that clients read.
+    """Returns a bucket's resource; raises Invalid if a field that clients read has another type.
 
-    Raises:
-      Invalid: a field has another type.
-      NotEmulated: the bucket would have a hierarchical namespace, which renames folders atomically.
+    Raises NotEmulated for a hierarchical namespace, which renames folders atomically.
     """
     match resource.get("hierarchicalNamespace"):
         case {"enabled": enabled} if enabled:

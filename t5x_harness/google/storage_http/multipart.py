@@ -32,14 +32,7 @@ def boundary_of(content_type: str) -> bytes:
 
 
 async def read_related(request: StorageRequest) -> tuple[dict[str, Any], str | None, AsyncIterator[bytes]]:
-    """Reads the resource of a request.
-
-    Returns:
-      The resource, the content type of the media, and the media as they arrive.
-
-    Raises:
-      Invalid: the body is not a resource with media.
-    """
+    """Returns a request's resource, and the content type of the media and the media as they arrive; raises Invalid."""
     dashed = b"--" + boundary_of(request.headers.get("content-type", ""))
     chunks = request.chunks()
     held = bytearray()
@@ -94,13 +87,9 @@ _MOST = 100
 
 
 async def answer_batch(request: StorageRequest, call: Callable[[StorageRequest], Awaitable[Answer]]) -> Answer:
-    """Answers the calls of a batch one after the other.
+    """Answers the calls of a batch, ``multipart/mixed``, one after the other.
 
-    Args:
-      request: a request with a body of ``multipart/mixed``.
-
-    Raises:
-      Invalid: the body is not a batch, or has more than 100 calls.
+    Raises Invalid if the body is not a batch, or has more than 100 calls.
     """
     content_type = request.headers.get("content-type", "")
     boundary = boundary_of(content_type)

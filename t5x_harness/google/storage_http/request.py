@@ -120,9 +120,7 @@ class StorageRequest:
 def parse_query(query: bytes, *, errors: str = "replace") -> dict[str, str]:
     """Returns the parameters of a query; the last one of a name counts.
 
-    Args:
-      query: the raw query; with little quoting, this is several times as fast as ``urllib.parse.parse_qsl``.
-      errors: how to handle bytes that are not UTF-8, as in ``bytes.decode``.
+    With little quoting, this is several times as fast as ``urllib.parse.parse_qsl``.
     """
     pairs = (field.partition("=") for field in query.decode("latin-1").split("&") if field)
     return {_unquoted(name, errors): _unquoted(value, errors) for name, _, value in pairs}

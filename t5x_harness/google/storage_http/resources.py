@@ -161,13 +161,9 @@ def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
 
 
 def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> ObjectFields:
-    """Returns the fields of an object's JSON resource.
+    """Returns the fields of an object's resource, and the media's type if that names none.
 
-    Args:
-      content_type: the type of the media, which counts if the resource names none.
-
-    Raises:
-      Invalid: a field is not text, or the metadata are not.
+    Raises Invalid if a field is not text, or the metadata are not.
     """
     if not isinstance(resource, Mapping):
         raise Invalid(f"An object's resource has to be a JSON object, not {_shown(resource)}")
