@@ -176,9 +176,9 @@ class ObjectStore:
     def open_read(
         self, bucket: str, name: str, preconditions: Preconditions = ANY, *, wait: bool = True
     ) -> ObjectReader:
-        """Opens an object to read ranges of it; the caller closes the reader. Raises Forbidden, too.
+        """Opens an object to read ranges of it; the caller closes the reader.
 
-        Only the live generation can be named, because versioning is off.
+        Only the live generation can be named, because versioning is off. Raises Forbidden if the file may not be read.
         """
 
         def action(view: TreeView) -> ObjectReader:
