@@ -14,7 +14,7 @@ import builtins
 import functools
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -36,15 +36,16 @@ def patch(root: str | os.PathLike[str]) -> None:
     """Makes this process find the store's buckets at ``/gcs``; a later call replaces the store."""
     to_real = functools.partial(_to_real, buckets_folder(root))
     builtins.open = io.open = _wrapped(io.open, to_real, paths=1)
-    for name in _ONE_PATH:
-        setattr(os, name, _wrapped(getattr(os, name), to_real, paths=1))
+    _patch_functions(_ONE_PATH, to_real, os)
     for name in _TWO_PATHS:
         setattr(os, name, _wrapped(getattr(os, name), to_real, paths=2))
     # os and shutil look in these sets for functions that take descriptors.
     for names in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids):
         names.update(getattr(os, f.__name__) for f in list(names) if f.__name__ in _ONE_PATH + list(_TWO_PATHS))
-    after_import("tensorflow.python.util.compat", functools.partial(_patch_tensorflow, to_real))
-    after_import(NATIVE_FILES, functools.partial(_patch_glob, to_real))
+    # Every function of tf.io.gfile but glob passes its paths through one of these.
+    passing = ("path_to_bytes", "path_to_str")
+    after_import("tensorflow.python.util.compat", functools.partial(_patch_functions, passing, to_real))
+    after_import(NATIVE_FILES, functools.partial(_patch_functions, ("GetMatchingFiles",), to_real))
     after_import("tensorflow.python.lib.io.tf_record", functools.partial(_patch_record_writer, to_real))
     for module in OPERATIONS_ON_PATHS:
         after_import(module, functools.partial(_patch_operations, to_real))
@@ -75,10 +76,9 @@ def _wrapped(function: Callable[..., Any], to_real: _Map, *, paths: int) -> Call
 _PATH_NAMES = frozenset({"path", "file", "src", "dst"})
 
 
-def _patch_tensorflow(to_real: _Map, compat: ModuleType) -> None:
-    # Every function of tf.io.gfile but glob passes its paths through one of these.
-    for name in ("path_to_bytes", "path_to_str"):
-        setattr(compat, name, _wrapped(getattr(compat, name), to_real, paths=1))
+def _patch_functions(names: Sequence[str], to_real: _Map, module: ModuleType) -> None:
+    for name in names:
+        setattr(module, name, _wrapped(getattr(module, name), to_real, paths=1))
 
 
 def _patch_record_writer(to_real: _Map, tf_record: Any) -> None:
@@ -112,10 +112,6 @@ def _in_tensor(to_real: _Map, value: Any) -> Any:
     if hasattr(value, "tolist") and value.dtype.kind in "OSU":
         return _in_tensor(to_real, value.tolist())
     return to_real(value)
-
-
-def _patch_glob(to_real: _Map, native: Any) -> None:
-    native.GetMatchingFiles = _wrapped(native.GetMatchingFiles, to_real, paths=1)
 
 
 def _patch_tensorstore(to_real: _Map, tensorstore: Any) -> None:

@@ -74,8 +74,10 @@ class _Page:
         unread: list[tuple[str, str]] = []
         next_page = None
         position = self._start
-        while (entry := names.next_from(position)) is not None and not self._is_past(entry[0]):
+        while (entry := names.next_from(position)) is not None:
             name, record = entry
+            if not name.startswith(self._prefix) or (self._end is not None and name >= self._end):
+                break
             cut = self._cut(name)
             whole = (
                 cut in (None, name) and (cut is None or self._query.include_trailing_delimiter) and self._matches(name)
@@ -98,9 +100,6 @@ class _Page:
             raise ChangedOutside(unread)
         names.forget_gone()
         return Listing(tuple(objects), tuple(prefixes), next_page)
-
-    def _is_past(self, name: bytes) -> bool:
-        return not name.startswith(self._prefix) or (self._end is not None and name >= self._end)
 
     def _cut(self, name: bytes) -> bytes | None:
         """Returns the name up to its first delimiter after the prefix, or None if it has none."""

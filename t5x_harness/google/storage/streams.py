@@ -70,12 +70,7 @@ class ObjectWriter(BodyWriter):
     """The body of a new object."""
 
     def __init__(
-        self,
-        core: Core,
-        new: NewObject,
-        *,
-        md5: bool = True,
-        also: Callable[[StoredObject], None] | None = None,
+        self, core: Core, new: NewObject, *, md5: bool = True, also: Callable[[StoredObject], None] | None = None
     ) -> None:
         super().__init__(core, md5=md5)
         self._new, self._also = new, also

@@ -26,13 +26,7 @@ from t5x_harness.google.storage.errors import StoreError
 from t5x_harness.google.storage.names import compile_glob
 from t5x_harness.google.storage_http import app as storage
 from t5x_harness.google.storage_http.answers import error_json, error_xml
-from t5x_harness.google.storage_http.request import (
-    RequestTarget,
-    is_json_api,
-    meaning_of,
-    name_in_body,
-    parse_query,
-)
+from t5x_harness.google.storage_http.request import RequestTarget, is_json_api, meaning_of, name_in_body, parse_query
 
 _AS_GOOGLE_SAYS = {
     400: ("badRequest", "InvalidArgument"),

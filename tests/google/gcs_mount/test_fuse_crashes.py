@@ -52,12 +52,7 @@ def at_mount(root: Path, what: str) -> None:
         kernel.unlink("a")
 
 
-LEFT = {
-    "nothing": {"a": b"the API's"},
-    "close": {"a": b"the mount's"},
-    "rename": {"b": b"before"},
-    "unlink": {},
-}
+LEFT = {"nothing": {"a": b"the API's"}, "close": {"a": b"the mount's"}, "rename": {"b": b"before"}, "unlink": {}}
 
 
 @pytest.mark.parametrize("what", LEFT)

@@ -260,13 +260,7 @@ def test_what_another_key_signed_does_not(key: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "claims",
-    [
-        {"exp": time.time() - 3600},
-        {"iat": time.time() + 3600},
-        {"exp": "soon"},
-        {"exp": None},
-    ],
+    "claims", [{"exp": time.time() - 3600}, {"iat": time.time() + 3600}, {"exp": "soon"}, {"exp": None}]
 )
 def test_it_has_to_be_good_now(key: bytes, claims: dict[str, Any]) -> None:
     assert not Authority(key=key).admits(_signed(key, **claims))

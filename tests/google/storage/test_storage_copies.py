@@ -50,11 +50,7 @@ def test_conditions_of_copies(store: ObjectStore, leftovers) -> None:
     there = store.write("data", "b", b"2")
     for wrong, condition, error in (
         (SourceObject("data", "a", Preconditions(generation_match=1)), {}, PreconditionFailed),
-        (
-            SourceObject("data", "a", Preconditions(generation_not_match=source.generation)),
-            {},
-            NotModified,
-        ),
+        (SourceObject("data", "a", Preconditions(generation_not_match=source.generation)), {}, NotModified),
         (SourceObject("data", "a", Preconditions(generation=1)), {}, NoSuchResource),
         (SourceObject("data", "nothing"), {}, NoSuchResource),
         (SourceObject("data", "a"), {"generation_match": 0}, PreconditionFailed),
@@ -125,11 +121,7 @@ def test_parts_in_any_order_become_one_object(store: ObjectStore, names, leftove
     send(store, upload, 9, b"not named")
     assert names() == []
     assert [part.number for part in store.multiparts.get(upload.id).parts] == [2, 7, 9]
-    assert (first.size, first.etag, first.checksums.md5) == (
-        len(LARGE),
-        md5(LARGE),
-        md5_of(LARGE),
-    )
+    assert (first.size, first.etag, first.checksums.md5) == (len(LARGE), md5(LARGE), md5_of(LARGE))
     written = store.multiparts.complete(upload.id, [(2, first.etag), (7, last.etag)])
     assert (written.md5, written.crc32c) == (None, crc32c_of(LARGE + b"last"))
     assert (written.fields, written.component_count) == (fields, None)

@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 
 from t5x_harness.google.storage.errors import Invalid
-from t5x_harness.google.storage.names import (
-    check_bucket_name,
-    check_object_name,
-    compile_glob,
-    literal_prefix,
-)
+from t5x_harness.google.storage.names import check_bucket_name, check_object_name, compile_glob, literal_prefix
 
 
 @pytest.mark.parametrize(

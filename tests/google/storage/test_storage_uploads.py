@@ -69,12 +69,7 @@ def test_uploads_go_on_after_a_restart(root: Path, cut: int) -> None:
         store.uploads.append(upload.id, 0, data[:cut])
     with ObjectStore(root) as store:
         found = store.uploads.get(upload.id)
-        assert (found.received, found.fields, found.preconditions, found.expected) == (
-            cut,
-            fields,
-            condition,
-            expected,
-        )
+        assert (found.received, found.fields, found.preconditions, found.expected) == (cut, fields, condition, expected)
         store.uploads.append(upload.id, cut, data[cut:])
         assert store.uploads.finish(upload.id).fields == fields
         assert content(store, "a") == data

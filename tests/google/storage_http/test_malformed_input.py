@@ -38,14 +38,8 @@ def deep(levels: int) -> bytes:
 @pytest.mark.parametrize(
     ("resource", "message"),
     [
-        (
-            f'{{"name":"bad","metadata":{{"a":"{HALF}"}}}}',
-            NO_UNICODE,
-        ),
-        (
-            f'{{"name":"bad","metadata":{{"{HALF}":"a"}}}}',
-            NO_UNICODE,
-        ),
+        (f'{{"name":"bad","metadata":{{"a":"{HALF}"}}}}', NO_UNICODE),
+        (f'{{"name":"bad","metadata":{{"{HALF}":"a"}}}}', NO_UNICODE),
         (f'{{"name":"{HALF}"}}', NO_UNICODE),
         ('{"name":"bad","contentType":7}', "contentType has to be text, not 7"),
         ('{"name":"bad","contentType":[]}', "contentType has to be text, not []"),
