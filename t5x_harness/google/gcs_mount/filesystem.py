@@ -146,9 +146,11 @@ class FileSystem:
         """Writes to the file that the mount shows."""
         return self._stage(handle.node).write(data, offset)
 
-    def flush(self, handle: Handle) -> None:
+    def flush(self, node: Node) -> None:
         """Stores the written content, at each close of a descriptor and at fsync."""
-        self._store(handle.node)
+        if node.unsaved and not node.removed:
+            with self._changing:
+                self._publish(node)
 
     def release(self, handle: Handle) -> None:
         """Releases a handle whose last descriptor was closed."""
@@ -164,7 +166,7 @@ class FileSystem:
         try:
             self._stage(node).truncate(size)
             if not node.writers:
-                self._store(node)
+                self.flush(node)
         finally:
             self._leave(node)
 
@@ -265,11 +267,6 @@ class FileSystem:
         self._replace_content(node, None)
         node.staged = staged
         return staged
-
-    def _store(self, node: Node) -> None:
-        if node.unsaved and not node.removed:
-            with self._changing:
-                self._publish(node)
 
     def _publish(self, node: Node) -> None:
         """Stores the written content and the folders above it; needs the lock on the store's files."""

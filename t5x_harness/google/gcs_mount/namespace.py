@@ -70,7 +70,9 @@ def enter_namespace(folder: str | os.PathLike[str], mount_at: Callable[[str], No
         _new_root(source, mount_at)
     os.chdir(cwd)
     if not privileged:
-        _drop_capabilities()
+        # An ordinary user again: with all capabilities of its namespace, a process would read its locked files.
+        header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+        _call("giving up capabilities", _libc.capset, header, (ctypes.c_uint32 * 6)())
 
 
 def _status() -> dict[str, str]:
@@ -136,12 +138,6 @@ def mount(source: str, target: str, kind: str | None, flags: int, options: str |
     """Makes the system call mount; raises NamespaceRefused if it fails."""
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
     _call(f"mounting {target}", _libc.mount, *texts[:3], ctypes.c_ulong(flags), texts[3])
-
-
-def _drop_capabilities() -> None:
-    """Becomes an ordinary user again: with all capabilities of its namespace, a process would read its locked files."""
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    _call("giving up capabilities", _libc.capset, header, (ctypes.c_uint32 * 6)())
 
 
 def _call(what: str, function: Callable[..., int], *arguments: object) -> None:

@@ -45,6 +45,7 @@ def object_fault(name: str) -> str | None:
 _SPECIAL = "*?[{\\"
 _LONGEST = 1024  # characters, as names have at most so many bytes
 _STEPS_KEPT = 4096
+_NO_SLASH = "/".__ne__
 
 
 def literal_prefix(glob: str) -> str:
@@ -96,12 +97,12 @@ class Glob:
                 across = glob.startswith("*", index)
                 index += across
                 state = self._after(state)
-                self._moves[state].append((_any if across else _no_slash, state))
+                self._moves[state].append(((lambda _: True) if across else _NO_SLASH, state))
             elif character == "?":
-                state = self._after(state, _no_slash)
+                state = self._after(state, _NO_SLASH)
             elif character == "[":
-                text, index = _characters(glob, index)
-                state = self._after(state, _one_of(glob, text))
+                test, index = _bracket(glob, index)
+                state = self._after(state, test)
             elif character == "{":
                 braces.append((state, self._new()))
                 state = self._after(state)
@@ -152,34 +153,19 @@ class Glob:
         return following
 
 
-@functools.lru_cache(64)
-def compile_glob(glob: str) -> Glob:
-    """Returns the glob for a text, cached; raises as :class:`Glob` does."""
-    return Glob(glob)
+compile_glob = functools.lru_cache(64)(Glob)
 
 
-def _any(_: str) -> bool:
-    return True
-
-
-def _no_slash(character: str) -> bool:
-    return character != "/"
-
-
-def _one_of(glob: str, text: str) -> Callable[[str], bool]:
-    try:
-        pattern = re.compile(text, re.DOTALL)
-    except re.error as error:
-        raise Invalid(f"Invalid glob {glob!r}: {error}") from error
-    return lambda character: pattern.match(character) is not None
-
-
-def _characters(glob: str, start: int) -> tuple[str, int]:
-    """Returns the characters in a bracket as a regular expression, and the index behind it."""
+def _bracket(glob: str, start: int) -> tuple[Callable[[str], object], int]:
+    """Returns a test for the characters in a bracket, and the index behind it."""
     negated = glob[start : start + 1] in ("!", "^")
     first = start + negated
     end = glob.find("]", first + 1)  # a bracket at the beginning is one of the characters
     if end < 0:
         raise Invalid(f"Invalid glob {glob!r}: a bracket is not closed")
     inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", glob[first:end])
-    return f"[^/{inside}]" if negated else f"(?!/)[{inside}]", end + 1
+    try:
+        pattern = re.compile(f"[^/{inside}]" if negated else f"(?!/)[{inside}]", re.DOTALL)
+    except re.error as error:
+        raise Invalid(f"Invalid glob {glob!r}: {error}") from error
+    return lambda character: pattern.match(character) is not None, end + 1

@@ -79,18 +79,16 @@ class MissingBuckets:
         """Counts a request, and reports the bucket on standard error if programs keep asking for it."""
         self._asked[bucket] += 1
         if self._asked[bucket] == _TIMES:
+            command = f"mkdir {shlex.quote(str(self._folder / bucket))}"
+            if shutil.which("gcloud"):
+                command = f"gcloud storage buckets create gs://{shlex.quote(bucket)}"
             print(
                 f"{PRODUCT}: there is no bucket {bucket!r}, which was asked for {_TIMES} times; some programs ask "
-                f"again for ever. Make it: {self._command(bucket)}, or have all buckets made: --create-buckets of "
+                f"again for ever. Make it: {command}, or have all buckets made: --create-buckets of "
                 "exec and serve",
                 file=sys.stderr,
                 flush=True,
             )
-
-    def _command(self, bucket: str) -> str:
-        if shutil.which("gcloud"):
-            return f"gcloud storage buckets create gs://{shlex.quote(bucket)}"
-        return f"mkdir {shlex.quote(str(self._folder / bucket))}"
 
 
 _OWN = {"kind", "id", "name", "selfLink", PROJECT_FIELD, "metageneration", "etag", "timeCreated", "updated", POLICY}

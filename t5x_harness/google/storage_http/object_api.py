@@ -21,7 +21,6 @@ from t5x_harness.google.storage_http.request import StorageRequest, parse_json
 from t5x_harness.google.storage_http.resources import (
     FIELDS,
     bucket_resource,
-    cleared_by,
     fields_of,
     listing_of,
     number_of,
@@ -86,7 +85,8 @@ async def _plain(store: ObjectStore, request: StorageRequest, bucket: str, name:
         check_read(found, request.headers)
     elif request.method in ("PATCH", "PUT"):
         resource = await request.json()
-        clear = FIELDS.values() if request.method == "PUT" else cleared_by(resource)
+        nulls = [ours for theirs, ours in FIELDS.items() if theirs in resource and resource[theirs] is None]
+        clear = FIELDS.values() if request.method == "PUT" else nulls
         found = await asyncio.to_thread(store.patch, bucket, name, fields_of(resource), conditions, clear=clear)
     else:
         raise NotAllowed(request)

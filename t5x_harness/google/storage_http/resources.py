@@ -181,11 +181,6 @@ def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> O
     return ObjectFields(**known)
 
 
-def cleared_by(resource: Mapping[str, Any]) -> list[str]:
-    """Returns the fields that a patch sets to null."""
-    return [ours for theirs, ours in FIELDS.items() if theirs in resource and resource[theirs] is None]
-
-
 def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Checksums:
     """Returns the checksums that the resource or the headers announce; raises Invalid if one is not text."""
     given = dict(part.strip().partition("=")[::2] for part in headers.get("x-goog-hash", "").split(",") if part)

@@ -314,7 +314,7 @@ class TwoActors(RuleBasedStateMachine):
 
         def run() -> Result:
             try:
-                files.flush(handle)
+                files.flush(handle.node)
             except OSError as error:
                 return errno.errorcode[error.errno or 0]
             finally:
