@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from t5x_harness.google.gcs_mount.nodes import FileGeneration, Handle, Node, StagedContent
-from t5x_harness.google.gcs_mount.protocol import Attributes
+from t5x_harness.google.gcs_mount.nodes import Attributes, FileGeneration, Handle, Node, StagedContent
 from t5x_harness.google.storage.disk import FilesLock
 from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.names import LONGEST_OBJECT_NAME, object_fault

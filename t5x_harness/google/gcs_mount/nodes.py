@@ -7,9 +7,38 @@ import errno
 import os
 import secrets
 import stat
+import struct
 from typing import NamedTuple
 
 from t5x_harness.google.storage.layout import StoreLayout
+
+_ATTRIBUTES = struct.Struct("=3Q3q10I")  # a time before 1970 is negative
+_ENTRY = struct.Struct("=4Q2I")
+_ATTR_OUT = struct.Struct("=Q2I")
+
+
+class Attributes(NamedTuple):
+    """The attributes of a node, whose owner is that of this process and whose three times are one, in nanoseconds."""
+
+    node: int
+    mode: int
+    size: int
+    modified: int
+
+    def pack(self) -> bytes:
+        """Packs a ``fuse_attr``."""
+        seconds, rest = divmod(self.modified, 1_000_000_000)
+        owner = self.mode, 1, os.getuid(), os.getgid()
+        sizes = self.size, -(-self.size // 512)
+        return _ATTRIBUTES.pack(self.node, *sizes, *[seconds] * 3, *[rest] * 3, *owner, 0, 1 << 12, 0)
+
+    def as_entry(self) -> bytes:
+        """Packs the answer to a lookup, which the kernel must not cache, because the store has other writers."""
+        return _ENTRY.pack(self.node, 0, 0, 0, 0, 0) + self.pack()
+
+    def as_answer(self) -> bytes:
+        """Packs the answer to a request for attributes, which the kernel must not cache either."""
+        return _ATTR_OUT.pack(0, 0, 0) + self.pack()
 
 
 class FileGeneration(NamedTuple):

@@ -1,19 +1,135 @@
-"""The process behind a mount in the mode ``fuse``, which ends with the last process in the mount's namespace."""
+"""The process behind a mount in the mode ``fuse``, and the messages with which the kernel asks it (linux/fuse.h)."""
 
 from __future__ import annotations
 
 import contextlib
+import enum
 import errno
 import itertools
 import os
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
-from t5x_harness.google.gcs_mount import protocol
 from t5x_harness.google.gcs_mount.filesystem import FileSystem
 from t5x_harness.google.gcs_mount.namespace import NamespaceRefused, mount
 from t5x_harness.google.gcs_mount.nodes import Handle, Node
-from t5x_harness.google.gcs_mount.protocol import FuseRequest, Operation
 from t5x_harness.system.processes import side_process
+
+MAX_WRITE = 1 << 20
+"""The most bytes that the kernel may send in one write, as in gcsfuse."""
+
+_IN_HEADER = struct.Struct("=IIQQIIIHH")
+_OUT_HEADER = struct.Struct("=IiQ")
+_INIT_IN = struct.Struct("=4I")
+_INIT_OUT = struct.Struct("=4I2H2I2H8I")
+_DIRENT = struct.Struct("=2Q2I")
+_STATFS = struct.Struct("=5Q10I")
+
+_MAJOR, _MINOR = 7, 31
+# Opening may truncate; writes of more than a page; requests of more than 32 pages.
+_ATOMIC_TRUNCATE, _BIG_WRITES, _MAX_PAGES = 1 << 3, 1 << 5, 1 << 22
+_DIRECTORY, _REGULAR = 4, 8
+
+
+class Operation(enum.IntEnum):
+    """The requests that are answered; any other request is answered with ENOSYS."""
+
+    LOOKUP = 1
+    FORGET = 2
+    GETATTR = 3
+    SETATTR = 4
+    SYMLINK = 6
+    MKNOD = 8
+    MKDIR = 9
+    UNLINK = 10
+    RMDIR = 11
+    RENAME = 12
+    OPEN = 14
+    READ = 15
+    WRITE = 16
+    STATFS = 17
+    RELEASE = 18
+    FSYNC = 20
+    FLUSH = 25
+    INIT = 26
+    OPENDIR = 27
+    READDIR = 28
+    RELEASEDIR = 29
+    CREATE = 35
+    DESTROY = 38
+    BATCH_FORGET = 42
+
+
+class FuseRequest(NamedTuple):
+    """One request: its operation as a number, the id for its answer, its node, and its body."""
+
+    operation: int
+    unique: int
+    node: int
+    body: memoryview
+
+    def unpack(self, layout: str) -> tuple[int, ...]:
+        """Returns the fields at the start of the body."""
+        return struct.unpack_from(f"={layout}", self.body)
+
+    def names(self, offset: int = 0) -> list[bytes]:
+        """Returns the names, each ended by a zero, that follow the fields."""
+        return bytes(self.body[offset:]).split(b"\0")[:-1]
+
+
+def read_request(device: int) -> FuseRequest | None:
+    """Waits for the next request; returns None when the file system is unmounted or its last process has ended."""
+    while True:
+        try:
+            message = os.read(device, MAX_WRITE + 4096)
+        except OSError as error:
+            if error.errno == errno.ENODEV:
+                return None
+            if error.errno in (errno.ENOENT, errno.EINTR, errno.EAGAIN):  # the request was withdrawn meanwhile
+                continue
+            raise
+        _, operation, unique, node, *_ = _IN_HEADER.unpack_from(message)
+        return FuseRequest(operation, unique, node, memoryview(message)[_IN_HEADER.size :])
+
+
+def reply(device: int, unique: int, content: bytes = b"", *, error: int = 0) -> None:
+    header = _OUT_HEADER.pack(_OUT_HEADER.size + len(content), -error, unique)
+    try:
+        os.writev(device, [header, content] if content else [header])
+    except OSError as failure:
+        if failure.errno not in (errno.ENOENT, errno.ENODEV):  # no process waits for it any more
+            raise
+
+
+def init_answer(body: memoryview) -> bytes:
+    """Returns the answer to the first request, which settles version and sizes."""
+    _, _, readahead, offered = _INIT_IN.unpack_from(body)
+    flags = offered & (_ATOMIC_TRUNCATE | _BIG_WRITES | _MAX_PAGES)
+    pages = MAX_WRITE // 4096
+    return _INIT_OUT.pack(_MAJOR, _MINOR, readahead, flags, 16, 12, MAX_WRITE, 1, pages, 0, *[0] * 8)
+
+
+def directory_entries(entries: Iterable[tuple[bytes, bool]], offset: int, limit: int) -> bytes:
+    """Packs as many (name, is a directory) from ``offset`` on as fit into ``limit`` bytes."""
+    packed = bytearray()
+    for index, (name, is_directory) in enumerate(entries):
+        if index < offset:
+            continue
+        kind = _DIRECTORY if is_directory else _REGULAR
+        entry = _DIRENT.pack(0xFFFF_FFFF, index + 1, len(name), kind) + name
+        entry += b"\0" * (-len(entry) % 8)
+        if len(packed) + len(entry) > limit:
+            break
+        packed += entry
+    return bytes(packed)
+
+
+def endless_space() -> bytes:
+    """Answers statfs as gcsfuse does: a bucket is never full."""
+    blocks, inodes = 1 << 33, 1 << 50
+    return _STATFS.pack(blocks, blocks, blocks, inodes, inodes, 1 << 17, 255, 1 << 17, *[0] * 7)
+
 
 _DEVICE = "/dev/fuse"
 # The used fields of setattr: size, modification time, and modification time now.
@@ -67,7 +183,7 @@ class FuseServer:
         self._numbers = itertools.count(1)
         # An answer of None has no content.
         self._answers: dict[int, Callable[[FuseRequest], bytes | None]] = {
-            Operation.INIT: lambda r: protocol.init_answer(r.body),
+            Operation.INIT: lambda r: init_answer(r.body),
             Operation.LOOKUP: lambda r: self._entry(files.look_up(self._node(r), r.names()[0])),
             Operation.FORGET: lambda r: files.forget(r.node, *r.unpack("Q")),
             Operation.BATCH_FORGET: self._forget_many,
@@ -89,20 +205,20 @@ class FuseServer:
             Operation.OPENDIR: lambda r: next(self._numbers).to_bytes(16, "little"),
             Operation.READDIR: self._list,
             Operation.RELEASEDIR: self._close_folder,
-            Operation.STATFS: lambda r: protocol.endless_space(),
+            Operation.STATFS: lambda r: endless_space(),
             Operation.DESTROY: lambda r: None,
         }
 
     def serve(self) -> None:
         """Answers requests until the mount is gone."""
-        while (request := protocol.read_request(self._device)) is not None:
+        while (request := read_request(self._device)) is not None:
             try:
                 found = self.answer(request)
             except OSError as error:
-                protocol.reply(self._device, request.unique, error=error.errno or errno.EIO)
+                reply(self._device, request.unique, error=error.errno or errno.EIO)
             else:
                 if request.operation not in (Operation.FORGET, Operation.BATCH_FORGET):  # the kernel expects no answer
-                    protocol.reply(self._device, request.unique, found)
+                    reply(self._device, request.unique, found)
 
     def answer(self, request: FuseRequest) -> bytes:
         """Returns the answer to a request; an OSError has the number to answer."""
@@ -161,7 +277,7 @@ class FuseServer:
         number, offset, size = r.unpack("QQI")
         if offset == 0:  # also after rewinddir, which reads the folder again
             self._listings[number] = self._files.list(self._node(r))
-        return protocol.directory_entries(self._listings.get(number, []), offset, size)
+        return directory_entries(self._listings.get(number, []), offset, size)
 
     def _close_folder(self, r: FuseRequest) -> None:
         self._listings.pop(r.unpack("Q")[0], None)  # a folder need not have been read

@@ -14,8 +14,8 @@ from urllib.parse import unquote
 
 from t5x_harness.google.asgi import App, Message, Scope, state_with
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.server.connections import BUSY, Connections
 from t5x_harness.google.server.http1_parsing import AnswerFraming, BadRequest, RequestParser, plain_answer
+from t5x_harness.google.server.listener import BUSY, Connections
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _MOST_UNREAD = 1 << 20  # bytes of a body that wait for the application before the client has to wait

@@ -19,9 +19,8 @@ from t5x_harness.google.environment import google_environment
 from t5x_harness.google.identity import Authority
 from t5x_harness.google.images.service import ImageService
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.server.connections import Connections
 from t5x_harness.google.server.http1 import HttpServer
-from t5x_harness.google.server.listener import Peers, PortListener, ThrottledLog
+from t5x_harness.google.server.listener import Connections, Peers, PortListener, ThrottledLog
 from t5x_harness.google.server.router import front
 from t5x_harness.google.server.session_files import fill_folder, make_service_key, write_clients_files
 from t5x_harness.google.server.settings import Endpoints, ServerError, ServerSettings, SessionFolder

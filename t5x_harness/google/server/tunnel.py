@@ -15,9 +15,9 @@ from urllib.parse import unquote
 
 from t5x_harness.google.asgi import App, Receive, Scope, Send, answer
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.server.connections import BUSY, Connections
 from t5x_harness.google.server.hosts import is_served
 from t5x_harness.google.server.http1_parsing import plain_answer
+from t5x_harness.google.server.listener import BUSY, Connections
 
 
 def relay(

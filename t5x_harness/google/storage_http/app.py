@@ -1,17 +1,20 @@
-"""The application: it routes a request to its API, and answers errors in the form of that API."""
+"""The application: it routes a request, or each call of a batch, to its API, whose form errors have, too."""
 
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import math
 import sqlite3
 import sys
 import time
+from email.parser import BytesParser
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from t5x_harness.google.asgi import Receive, Scope, Send, StorageApp
+from t5x_harness.google.asgi import Message, Receive, Scope, Send, StorageApp
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.storage.errors import NoSuchBucket, NotModified, PreconditionFailed, StoreError
+from t5x_harness.google.storage.errors import Invalid, NoSuchBucket, NotModified, PreconditionFailed, StoreError
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.streams import ObjectReader
 from t5x_harness.google.storage_http.answers import Answer, error_json, error_xml, json_answer, send_media
@@ -22,13 +25,13 @@ from t5x_harness.google.storage_http.bucket_api import (
     answer_buckets,
     answer_policy,
 )
-from t5x_harness.google.storage_http.multipart import answer_batch
 from t5x_harness.google.storage_http.object_api import answer_listing, answer_object
-from t5x_harness.google.storage_http.request import Body, StorageRequest, is_json_api
+from t5x_harness.google.storage_http.request import Body, StorageRequest, boundary_of, is_json_api
 from t5x_harness.google.storage_http.upload_api import answer_upload
 from t5x_harness.google.storage_http.xml_api import answer_xml
 
 _TELL_SECONDS = 60
+_MOST = 100  # calls in a batch
 _OF_BUCKETS = {
     "acl": "access control lists",
     "defaultObjectAcl": "access control lists",
@@ -92,7 +95,7 @@ async def _json(store: ObjectStore, request: StorageRequest) -> Answer | ObjectR
     """Routes a call of the JSON API."""
     segments = list(request.segments)
     if segments[0] == "batch":
-        return await answer_batch(request, lambda inner: _whole(store, inner))
+        return await _answer_batch(store, request)
     if segments[0] == "resumable":
         segments.pop(0)
     kind = segments.pop(0) if segments[0] in ("upload", "download") else ""
@@ -137,3 +140,60 @@ async def _whole(store: ObjectStore, request: StorageRequest) -> Answer:
         answered.close()
         return error_json(NotEmulated("media in a batch"))
     return answered
+
+
+async def _answer_batch(store: ObjectStore, request: StorageRequest) -> Answer:
+    """Answers the calls of a batch, ``multipart/mixed``, one after the other.
+
+    Raises Invalid if the body is not a batch, or has more than 100 calls.
+    """
+    content_type = request.headers.get("content-type", "")
+    boundary = boundary_of(content_type)
+    head = f"content-type: {content_type}\r\n\r\n".encode("latin-1")
+    body_of_parts = head + await request.body()
+    try:
+        message = BytesParser().parsebytes(body_of_parts)
+        parts = [part for part in message.walk() if part.get_content_type() == "application/http"]
+    except RecursionError:
+        raise Invalid("The parts of the batch have parts in parts without an end") from None
+    if len(parts) > _MOST:
+        raise Invalid(f"A batch has at most {_MOST} calls, not {len(parts)}")
+    body = bytearray()
+    for part in parts:
+        payload = part.get_payload(decode=True)
+        answered = await _whole(store, _inner(request, payload if isinstance(payload, bytes) else b""))
+        reply_to = str(part.get("content-id", "<0>")).strip("<>")
+        lines = [f"HTTP/1.1 {answered.status} ", *(f"{k}: {v}" for k, v in answered.headers.items())]
+        lines.append(f"Content-Length: {len(answered.body)}")
+        body += b"--" + boundary + b"\r\nContent-Type: application/http\r\n"
+        body += f"Content-ID: <response-{reply_to}>\r\n\r\n".encode()
+        body += "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + answered.body + b"\r\n"
+    body += b"--" + boundary + b"--\r\n"
+    return Answer(200, bytes(body), {"content-type": f"multipart/mixed; boundary={boundary.decode('latin-1')}"})
+
+
+def _inner(outer: StorageRequest, payload: bytes) -> StorageRequest:
+    head, _, content = payload.lstrip(b"\r\n").replace(b"\r\n", b"\n").partition(b"\n\n")
+    line, *header_lines = head.decode("latin-1").split("\n")
+    words = line.split()
+    if len(words) < 2:
+        raise Invalid("A part of the batch is not an HTTP request")
+    try:
+        address = urlsplit(words[1])
+    except ValueError:
+        raise Invalid(f"A part of the batch is for {words[1][:80]!r}, which is not an address") from None
+    if address.path.startswith("/batch"):
+        raise Invalid("A batch has no batches in it")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (h.partition(":") for h in header_lines)}
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": content}
+
+    scope = {
+        "method": words[0].upper(),
+        "scheme": outer.scheme,
+        "raw_path": address.path.encode("latin-1"),
+        "query_string": address.query.encode("latin-1"),
+        "headers": [],
+    }
+    return dataclasses.replace(StorageRequest.of(scope, receive), headers=headers, host=outer.host)

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
+from email.message import Message as MailMessage
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -230,3 +231,17 @@ async def name_in_body(receive: Receive, early: list[Message]) -> str:
         if not message.get("more_body", False):
             break
     return ""
+
+
+def boundary_of(content_type: str) -> bytes:
+    """Returns the boundary in a content type; raises Invalid if there is none."""
+    message = MailMessage()
+    message["content-type"] = content_type
+    boundary = message.get_boundary()
+    if not boundary:
+        raise Invalid("A multipart body needs a boundary in its content type")
+    if len(boundary) > 2 and boundary[0] == boundary[-1] == "'":  # as gcloud and gsutil quote it
+        boundary = boundary[1:-1]
+    if not (boundary.isascii() and boundary.isprintable()):
+        raise Invalid(f"A boundary has ASCII characters only, not {boundary[:80]!r}")
+    return boundary.encode()

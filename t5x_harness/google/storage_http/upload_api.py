@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
+from email.parser import BytesHeaderParser
 from typing import Any
 from urllib.parse import quote
 
@@ -12,8 +14,7 @@ from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage_http.answers import Answer, json_answer
 from t5x_harness.google.storage_http.bucket_api import NotAllowed
 from t5x_harness.google.storage_http.calls import write_object
-from t5x_harness.google.storage_http.multipart import read_related
-from t5x_harness.google.storage_http.request import StorageRequest
+from t5x_harness.google.storage_http.request import StorageRequest, boundary_of, parse_json
 from t5x_harness.google.storage_http.resources import (
     checksums_of,
     count_of,
@@ -22,6 +23,7 @@ from t5x_harness.google.storage_http.resources import (
     preconditions_of,
 )
 
+_LONGEST_HEAD = 1 << 20
 _CONTENT_RANGE = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)")
 
 
@@ -36,7 +38,7 @@ async def answer_upload(store: ObjectStore, request: StorageRequest, bucket: str
         case "resumable":
             return await _start(store, request, bucket)
         case "multipart":
-            resource, content_type, media = await read_related(request)
+            resource, content_type, media = await _read_related(request)
         case "media" | None:
             resource, content_type, media = {}, request.headers.get("content-type"), request.chunks()
         case other:
@@ -107,3 +109,55 @@ def _content_range(request: StorageRequest) -> tuple[int | None, int | None]:
         raise Invalid(f"Failed to parse Content-Range header: {text}")
     first, _, total = match.groups()
     return (count_of(first) if first is not None else None), (count_of(total) if total != "*" else None)
+
+
+async def _read_related(request: StorageRequest) -> tuple[dict[str, Any], str | None, AsyncIterator[bytes]]:
+    """Returns a request's resource, and the content type of the media and the media as they arrive; raises Invalid."""
+    dashed = b"--" + boundary_of(request.headers.get("content-type", ""))
+    chunks = request.chunks()
+    held = bytearray()
+    async for chunk in chunks:
+        held += chunk
+        if (parts := _heads(held, dashed)) is not None:
+            resource, content_type, media_at, delimiter = parts
+            return resource, content_type, _media(bytes(held[media_at:]), chunks, delimiter)
+        if len(held) > _LONGEST_HEAD + (1 << 20):
+            break
+    raise Invalid("Multipart must have two parts: the resource and the media")
+
+
+def _heads(held: bytearray, dashed: bytes) -> tuple[dict[str, Any], str | None, int, bytes] | None:
+    """Returns the resource, and the content type, first index and delimiter of the media; None if more is needed."""
+    first = held.find(dashed)
+    end = held.find(b"\n", first) if first >= 0 else -1
+    if end < 0:
+        return None
+    newline = b"\r\n" if held[end - 1 : end] == b"\r" else b"\n"  # gsutil sends bare line feeds
+    delimiter = newline + dashed
+    json_at = held.find(newline * 2, first)
+    second = held.find(delimiter, json_at) if json_at >= 0 else -1
+    media_at = held.find(newline * 2, second + len(delimiter)) if second >= 0 else -1
+    if media_at < 0:
+        return None
+    head = bytes(held[second + len(delimiter) : media_at]).lstrip(b"\r\n")
+    found = BytesHeaderParser().parsebytes(head)["content-type"]
+    if found is not None and not isinstance(found, str):
+        raise Invalid("The content type of the media has to be ASCII")
+    content_type: str | None = found
+    skip = 2 * len(newline)
+    return parse_json(bytes(held[json_at + skip : second])), content_type, media_at + skip, delimiter
+
+
+async def _media(held: bytes, chunks: AsyncIterator[bytes], delimiter: bytes) -> AsyncIterator[bytes]:
+    """Yields the bytes up to the last delimiter, which may be split between two chunks."""
+    tail = len(delimiter) + len(b"--\r\n")
+    async for chunk in chunks:
+        held += chunk
+        if len(held) > tail:
+            yield held[:-tail]
+            held = held[-tail:]
+    end = held.rfind(delimiter + b"--")
+    if end < 0:
+        raise Invalid("The last part of the multipart body does not end")
+    if end:
+        yield held[:end]

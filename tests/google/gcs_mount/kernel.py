@@ -9,8 +9,7 @@ import struct
 from pathlib import Path
 
 from t5x_harness.google.gcs_mount.filesystem import FileSystem
-from t5x_harness.google.gcs_mount.protocol import FuseRequest, Operation
-from t5x_harness.google.gcs_mount.server import FuseServer
+from t5x_harness.google.gcs_mount.server import FuseRequest, FuseServer, Operation
 
 __all__ = ["Kernel"]
 

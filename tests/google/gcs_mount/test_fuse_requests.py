@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kernel import Kernel
 
-from t5x_harness.google.gcs_mount.protocol import Operation
+from t5x_harness.google.gcs_mount.server import Operation
 from t5x_harness.google.storage.disk import FilesLock
 from t5x_harness.google.storage.errors import WouldWait
 

@@ -18,9 +18,8 @@ import pytest
 
 from t5x_harness.google.server import listener as listener_module
 from t5x_harness.google.server import process as server
-from t5x_harness.google.server.connections import BUSY, Connections
 from t5x_harness.google.server.http1 import HttpServer
-from t5x_harness.google.server.listener import Peers, PortListener, ThrottledLog
+from t5x_harness.google.server.listener import BUSY, Connections, Peers, PortListener, ThrottledLog
 from t5x_harness.google.server.settings import Endpoints, ServerSettings
 
 ME = os.geteuid()
