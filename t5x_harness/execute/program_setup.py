@@ -117,7 +117,7 @@ class _ProcessStandIns:
 
     def take_vocabularies(self, _: ModuleType) -> None:
         """Makes SeqIO open generated vocabularies if theirs are in no bucket."""
-        from t5x_harness.standins.vocabulary_files import VocabularyFiles
+        from t5x_harness.standins.vocabularies import VocabularyFiles
 
         process = self
 

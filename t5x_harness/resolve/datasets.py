@@ -16,7 +16,7 @@ from t5x import utils
 
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.spec import Mode
-from t5x_harness.standins.task_data import out_of_reach
+from t5x_harness.standins.sources import out_of_reach
 from t5x_harness.upstream.seqio import builder_of, preprocessors, vocabulary_file
 
 _PARAMETERS: dict[Mode, tuple[str, ...]] = {

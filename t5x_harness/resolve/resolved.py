@@ -14,7 +14,7 @@ from t5x_harness.resolve.registrations import Registrations
 from t5x_harness.resolve.samples import Sample, SourceEnd
 from t5x_harness.spec import Mode
 from t5x_harness.standins.run import StandIns
-from t5x_harness.standins.task_data import declared_size
+from t5x_harness.standins.sources import declared_size
 from t5x_harness.standins.vocabularies import is_published
 from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file, weights_of
 

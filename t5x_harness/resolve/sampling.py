@@ -20,7 +20,7 @@ from t5x_harness.resolve.reading import Reading, read_within
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import SECONDS, Sample, SourceEnd, find_end, sample_of
 from t5x_harness.spec import READ_SECONDS, Finding, Location, Severity
-from t5x_harness.standins.task_data import cache_of, declared_size, files_of, is_generated, out_of_reach
+from t5x_harness.standins.sources import cache_of, declared_size, files_of, is_generated, out_of_reach
 from t5x_harness.upstream.seqio import preprocess
 
 _SECONDS = 5.0

@@ -23,7 +23,7 @@ from t5x_harness.resolve.sampling import sample_data
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import READ_SECONDS
 from t5x_harness.standins.run import StandIns
-from t5x_harness.standins.task_data import cache_of, files_of, out_of_reach, patterns_of, splits_of
+from t5x_harness.standins.sources import cache_of, files_of, out_of_reach, patterns_of, splits_of
 from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file
 
 

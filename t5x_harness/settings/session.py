@@ -146,7 +146,7 @@ class SessionSettings:
 
     def configured_files(self) -> list[Path]:
         """Returns the gin files that globs match, and pyproject.toml if runs are declared in it."""
-        found = files_of(self._root, self._globs)
+        found = files_of(self._root, self.options.gin_files)
         return [*found, self._root / "pyproject.toml"] if self.project.runs else found
 
     def check_configured(self) -> None:
@@ -184,11 +184,11 @@ class SessionSettings:
 
     def is_configured(self, file: Path) -> bool:
         """Returns whether a glob matches a gin file."""
-        return any(file in matches(self._root, glob) for glob in self._globs)
+        return any(file in matches(self._root, glob) for glob in self.options.gin_files)
 
     def is_named(self, file: Path) -> bool:
         """Returns whether a gin file is configured by its name and not by a pattern, which says that it is a run."""
-        return any(self._root / name == file for name in self._globs if not is_pattern(name))
+        return any(self._root / name == file for name in self.options.gin_files if not is_pattern(name))
 
     def run_of(self, file: Path, *, named: bool) -> CollectedRun | None:
         """Returns a gin file as a run, or None if it is only meant to be included.
@@ -202,7 +202,11 @@ class SessionSettings:
         spec, verdict, _ = self._classified(file)
         # A named file that binds a run is one: lint finds the line that leaves something open.
         if verdict.kind is FileKind.FRAGMENT and not (named and verdict.mode):
-            return CollectedRun(file.stem, spec, problem=self._no_run(file, verdict.reason)) if named else None
+            problem = (
+                f"{self._shown(verdict.reason, file)}\n    fix: name the config that includes it; or declare a run of "
+                "several files, [[tool.t5x_harness.runs]] in pyproject.toml"
+            )
+            return CollectedRun(file.stem, spec, problem=problem) if named else None
         if verdict.kind is FileKind.BROKEN and not named and not self.is_configured(file):
             return None  # as far as can be seen, a fragment
         return CollectedRun(file.stem, self._collected(spec, file.stem, mode=verdict.mode), verdict.location)
@@ -241,19 +245,9 @@ class SessionSettings:
         here = store()
         return str(here.root / "buckets") if here is not None and here != self._store else None
 
-    @property
-    def _globs(self) -> tuple[str, ...]:
-        return self.options.gin_files
-
     def _shown(self, reason: str, file: Path) -> str:
         """Returns a reason with its file as people name it from where pytest was called."""
         return reason.replace(str(file), os.path.relpath(file, self.configuration.here))
-
-    def _no_run(self, file: Path, reason: str) -> str:
-        return (
-            f"{self._shown(reason, file)}\n    fix: name the config that includes it; or declare a run of "
-            "several files, [[tool.t5x_harness.runs]] in pyproject.toml"
-        )
 
     def _collected(self, spec: RunSpec, name: str, **overrides: Any) -> RunSpec:
         """Returns a run as pytest collects it: up to the last stage that is asked for, with its golden plan."""

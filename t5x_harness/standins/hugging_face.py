@@ -19,10 +19,9 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from t5x_harness.spec import StandInPolicy
-from t5x_harness.standins.rows import EVERY_SPLIT, HUGGING_FACE, Row, Samples
+from t5x_harness.standins.rows import EVERY_SPLIT, HUGGING_FACE, USUAL_SPLITS, Row, Samples
 from t5x_harness.system.after_import import after_import
 
-_USUAL_SPLITS = ("train", "validation", "test")
 _SHARDS = 8
 """The number of shards of a stream: large datasets have many, which jobs divide among their hosts."""
 
@@ -61,12 +60,12 @@ def install(samples: Sequence[Samples], policy: StandInPolicy, note: Callable[[s
     """
     declared = [each for each in reversed(samples) if each.name.startswith(HUGGING_FACE)]  # the first of a name wins
     rows = {each.name.removeprefix(HUGGING_FACE): each for each in declared}
-    after_import("datasets", lambda module: _put_in(module, _Loader(module, rows, policy, note)))
 
+    def put_in(module: Any) -> None:
+        loader = _Loader(module, rows, policy, note)
+        module.load_dataset = module.load.load_dataset = functools.update_wrapper(loader, loader.original)
 
-def _put_in(module: ModuleType, loader: _Loader) -> None:
-    functools.update_wrapper(loader, loader.original)
-    module.load_dataset = module.load.load_dataset = loader  # type: ignore[attr-defined]
+    after_import("datasets", put_in)
 
 
 class _Loader:
@@ -92,19 +91,20 @@ class _Loader:
             return self.original(path, name, *args, **options)
         try:
             if self._policy is StandInPolicy.MISSING:
-                return self._load_within_reach(path, name, *args, **options)
+                # From its cache here if the hub is out of reach, at once instead of after retries.
+                with contextlib.nullcontext() if _is_within_reach() else self._offline():
+                    return self.original(path, name, *args, **options)
         except ConnectionError:
             pass
         call = f"load_dataset({', '.join(map(repr, filter(None, (path, name))))})"
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename == __file__:
+            frame = frame.f_back
+        caller = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "load_dataset"
         raise MissingRows(
-            f"{_caller()}: {call} {_OUT_OF_REACH}: give a few in [tool.t5x_harness.samples] of pyproject.toml, "
+            f"{caller}: {call} {_OUT_OF_REACH}: give a few in [tool.t5x_harness.samples] of pyproject.toml, "
             f'"{HUGGING_FACE}{full_name}" = "rows.jsonl", or in a test with the fixture fake_hf_dataset'
         )
-
-    def _load_within_reach(self, *args: Any, **options: Any) -> Any:
-        """Loads from the hub; if it is out of reach, from its cache here, at once instead of after retries."""
-        with contextlib.nullcontext() if _is_within_reach() else self._offline():
-            return self.original(*args, **options)
 
     @contextlib.contextmanager
     def _offline(self) -> Iterator[None]:
@@ -129,7 +129,7 @@ class _Made:
         self._declared = samples.splits
         self._every = samples.splits.get(EVERY_SPLIT)
         named = {split: rows for split, rows in samples.splits.items() if split != EVERY_SPLIT}
-        usual = dict.fromkeys(_USUAL_SPLITS, self._every) if self._every is not None else {}
+        usual = dict.fromkeys(USUAL_SPLITS, self._every) if self._every is not None else {}
         self._splits = usual | named
 
     @property
@@ -178,11 +178,3 @@ def _is_within_reach() -> bool:
     except OSError:
         return False
     return True
-
-
-def _caller() -> str:
-    """Returns the line that called ``load_dataset``, such as ``tasks.py:12``."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "load_dataset"

@@ -16,6 +16,9 @@ from typing import Any, Self
 EVERY_SPLIT = "*"
 """A split's name that stands for all splits without rows of their own."""
 
+USUAL_SPLITS = ("train", "validation", "test")
+"""The splits of data that does not say which it has."""
+
 HUGGING_FACE = "hf:"
 """The prefix of a Hugging Face dataset's name; tasks' names have none."""
 

@@ -12,8 +12,7 @@ from t5x_harness.spec import Change, Changed, Reason, RunSpec, StandInPolicy
 from t5x_harness.standins import hugging_face, t5_package
 from t5x_harness.standins.hugging_face import RowsRequest
 from t5x_harness.standins.rows import Samples
-from t5x_harness.standins.vocabularies import is_published
-from t5x_harness.standins.vocabulary_files import VocabularyFiles
+from t5x_harness.standins.vocabularies import VocabularyFiles, is_published
 
 if TYPE_CHECKING:
     import seqio
@@ -139,7 +138,7 @@ class StandIns:
         return doubts
 
     def _ask_for_rows(self, task: seqio.Task, split: str) -> None:
-        from t5x_harness.standins.task_data import out_of_reach
+        from t5x_harness.standins.sources import out_of_reach
 
         if self._policy is not StandInPolicy.OFF and (remote := out_of_reach(task, split)):
             self._requests.append(
@@ -155,7 +154,7 @@ class StandIns:
         import seqio
 
         from t5x_harness.standins import sources
-        from t5x_harness.standins.task_data import cache_of
+        from t5x_harness.standins.sources import cache_of
 
         folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
         remote = next((folder for folder in folders if is_replaced(folder, self._policy)), None)

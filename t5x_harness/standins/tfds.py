@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from t5x_harness.standins.pieces import WORDS
+from t5x_harness.standins.rows import USUAL_SPLITS
 from t5x_harness.upstream.tfds import list_length, made_splits, source_of_splits, use_examples
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
-_USUAL_SPLITS = ("train", "validation", "test")
 _LEAST = 128
 """How many examples a split has at least: one percent of them is still an example."""
 
@@ -77,7 +77,7 @@ def prepare(
 
     builder = tfds.builder(name, data_dir=str(folder), **(builder_kwargs or {}))
     if not builder.is_prepared():
-        declared = splits_of(builder) or tuple(dict.fromkeys((*_USUAL_SPLITS, *splits)))
+        declared = splits_of(builder) or tuple(dict.fromkeys((*USUAL_SPLITS, *splits)))
         full_name = builder.info.full_name
         features = builder.info.features
         use_examples(builder, {split: examples(features, full_name, split, number) for split in declared})
@@ -105,7 +105,12 @@ def splits_of(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
     TFDS has no list of them before the data is there. So the code is read, and if it does not name them, it is run
     without any download.
     """
-    return _read_splits(type(builder)) or _run_splits(builder)
+    if read := _read_splits(type(builder)):
+        return read
+    try:
+        return made_splits(builder, _NothingDownloaded())
+    except Exception:  # it reads what it downloads
+        return ()
 
 
 def _read_splits(builder_cls: type) -> tuple[str, ...]:
@@ -142,14 +147,6 @@ def _name_of(node: ast.expr | None) -> str | None:
         case ast.Attribute(attr=name, value=ast.Attribute(attr="Split")) if name.isupper():
             return name.lower()
     return None
-
-
-def _run_splits(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
-    """Returns the names that ``_split_generators`` gives when every download is a file that is not there."""
-    try:
-        return made_splits(builder, _NothingDownloaded())
-    except Exception:  # it reads what it downloads
-        return ()
 
 
 class _NothingDownloaded:
@@ -219,7 +216,8 @@ class _Maker:
             case kinds.FeaturesDict():  # translations, too
                 return {key: self.make(part, f"{name}/{key}") for key, part in feature.items()}
             case kinds.Dataset() | kinds.Sequence():
-                return [self.make(feature.feature, name) for _ in range(self._length(feature))]
+                number = list_length(feature) or int(self._random.integers(1, 4))
+                return [self.make(feature.feature, name) for _ in range(number)]
             case kinds.ClassLabel():
                 if not feature.num_classes:
                     raise CannotGenerate(f"the classes of {name!r} are known only once the dataset is prepared")
@@ -228,10 +226,6 @@ class _Maker:
                 return kinds.BBox(ymin=0.25, xmin=0.25, ymax=0.75, xmax=0.75)
             case _:
                 return self._tensor(feature.get_tensor_info(), name)
-
-    def _length(self, feature: Any) -> int:
-        """Returns how many elements a list has: its fixed length, or a few."""
-        return list_length(feature) or int(self._random.integers(1, 4))
 
     def _tensor(self, info: Any, name: str) -> Any:
         """Returns a value of a tensor's shape and dtype.

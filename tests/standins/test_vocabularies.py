@@ -12,8 +12,12 @@ import pytest
 seqio = pytest.importorskip("seqio")
 
 from t5x_harness.spec import StandInPolicy  # noqa: E402
-from t5x_harness.standins.vocabularies import VocabularySize, model_of, size_of  # noqa: E402
-from t5x_harness.standins.vocabulary_files import VocabularyFiles  # noqa: E402
+from t5x_harness.standins.vocabularies import (  # noqa: E402
+    VocabularyFiles,
+    VocabularySize,
+    model_of,
+    size_of,
+)
 
 T5 = "gs://t5-data/vocabs/{}/sentencepiece.model"
 

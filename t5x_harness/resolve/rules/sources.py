@@ -93,7 +93,7 @@ def no_examples(run: Resolved) -> Iterator[Found]:
 def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity]:
     """Returns what is wrong with the number of examples, the fix, and how bad it is; an empty text if nothing is."""
     from t5x_harness.resolve.samples import SOURCE_EXAMPLES
-    from t5x_harness.standins.task_data import declared_size
+    from t5x_harness.standins.sources import declared_size
 
     task, split, count = sample.task, sample.split, sample.count
     if sample.late or (count and run.standins.source_of(task)):
@@ -254,7 +254,7 @@ SEQ34 = Mistake(
 @finds(SEQ34)
 def no_files(run: Resolved) -> Iterator[Found]:
     """Finds each split whose file pattern matches nothing, of tasks whose files this machine can see."""
-    from t5x_harness.standins.task_data import files_of, out_of_reach, patterns_of
+    from t5x_harness.standins.sources import files_of, out_of_reach, patterns_of
 
     for task, split in _tasks(run):
         if files_of(task, split) == [] and not out_of_reach(task, split):
@@ -302,7 +302,7 @@ def missing_cache(run: Resolved) -> Iterator[Found]:
     """Finds each task that is to be read from its cache and whose cache does not exist."""
     import seqio
 
-    from t5x_harness.standins.task_data import cache_of
+    from t5x_harness.standins.sources import cache_of
 
     folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
     if any("://" in folder for folder in folders):

@@ -192,7 +192,7 @@ def endless(run: Resolved) -> Iterator[Found]:
 
 def _problem(run: Resolved, sample: Sample) -> tuple[str, Severity]:
     """Returns what is wrong with a split's end, and how sure that is; an empty text if nothing is."""
-    from t5x_harness.standins.task_data import declared_size
+    from t5x_harness.standins.sources import declared_size
 
     if sample.endless:
         return "has no end", Severity.ERROR
