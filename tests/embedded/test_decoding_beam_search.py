@@ -144,9 +144,11 @@ def test_beams_are_added_merged_and_split_again() -> None:
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_rows_that_are_no_whole_number_of_beams_are_refused() -> None:
+def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(AssertionError, match="2 rows cannot be split into 3 sequences of 2 beams"):
         decoding.unflatten_beam_dim(jnp.asarray(X), 3, 2)
+    with pytest.raises(AssertionError, match="offset is 2"):
+        decoding.cache_gather_beams({}, jnp.zeros((1, 1), jnp.int32), 1, 1, 1, offset=2)
 
 
 @pytest.mark.parametrize("one_hot", [True, False])
@@ -167,12 +169,6 @@ def test_gathering_caches_leaves_shared_entries_alone(one_hot: bool, offset: int
     np.testing.assert_array_equal(picked["cached_key"], np.moveaxis(expected, -1, 0) if offset else expected)
     assert picked["cache_index"] == 7
     assert picked["cached_bias"].shape == (9,)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_gathering_caches_with_the_batch_axis_elsewhere_is_refused() -> None:
-    with pytest.raises(AssertionError, match="offset is 2"):
-        decoding.cache_gather_beams({}, jnp.zeros((1, 1), jnp.int32), 1, 1, 1, offset=2)
 
 
 def test_best_beams_come_last() -> None:

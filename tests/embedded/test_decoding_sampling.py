@@ -116,13 +116,9 @@ def test_steps_after_each_prompt_can_be_limited(limits: dict[str, int], steps: i
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_more_steps_than_positions_are_refused() -> None:
+def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="max_decode_steps=7 is more than the 6 positions"):
         decoding.temperature_sample(NO_PROMPT, {}, LANGUAGE.tokens_to_logits, EOS, max_decode_steps=7)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_top_k_and_top_p_together_are_refused() -> None:
     with pytest.raises(ValueError, match=r"topk=1 and topp=0\.9 cannot both be on: set one of them to 0"):
         decoding.temperature_sample(NO_PROMPT, {}, LANGUAGE.tokens_to_logits, EOS, topp=0.9)
 

@@ -96,9 +96,11 @@ def test_config_is_written_to_file_and_tensorboard(tmp_path: Path) -> None:
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_provenance_is_refused_where_gin_can_not_show_it() -> None:
+def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(TypeError, match="installed gin-config can't show where bindings come from"):
         gin_utils.get_gin_config_str(show_provenance=True)
+    with pytest.raises(ValueError, match=r"pass the config through t5x\.config_utils\.prepare_to_summarize before"):
+        fdl.build(config_utils.summarize_fiddle_config)("runs/1", None, 0)
 
 
 def test_functions_for_configs() -> None:
@@ -192,12 +194,6 @@ def test_config_is_written_as_text_and_json(given: Any, tmp_path: Path) -> None:
     assert "steps=3" in text
     assert "get_current_fiddle_config=<" not in text
     assert json.loads((tmp_path / "fiddle_config.json").read_text())["root"]
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_unprepared_config_is_explained() -> None:
-    with pytest.raises(ValueError, match=r"pass the config through t5x\.config_utils\.prepare_to_summarize before"):
-        fdl.build(config_utils.summarize_fiddle_config)("runs/1", None, 0)
 
 
 def test_preparing_and_sanitizing_leave_the_original_alone() -> None:

@@ -93,9 +93,11 @@ def test_label_smoothing_lets_the_smoothed_distribution_reach_zero() -> None:
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_logits_and_targets_of_wrong_ranks_are_refused() -> None:
+def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match=r"logits of shape \(2, 3, 5\) and targets of shape \(2, 3, 1\)"):
         losses.compute_weighted_cross_entropy(jnp.asarray(LOGITS), jnp.ones((2, 3, 1), jnp.int32))
+    with pytest.raises(ValueError, match=r"'PER_WORD'; use a number or one of NUM_REAL_TARGET_TOKENS, NUM_TOTAL_"):
+        losses.convert_special_loss_normalizing_factor_to_enum("PER_WORD")
 
 
 # Two packed sequences and padding; one sequence, padding, and no second one.
@@ -138,12 +140,6 @@ def test_sequences_without_any_weight_count_nothing() -> None:
     number, weights = losses.get_loss_normalizing_factor_and_weights("AVERAGE_PER_SEQUENCE", batch)
     assert number == 1
     np.testing.assert_array_equal(weights, [[0, 0, 0, 1, 0], [0] * 5])
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_an_unknown_factor_names_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'PER_WORD'; use a number or one of NUM_REAL_TARGET_TOKENS, NUM_TOTAL_"):
-        losses.convert_special_loss_normalizing_factor_to_enum("PER_WORD")
 
 
 def test_the_last_bits_are_those_of_t5x_with_and_without_a_derivative() -> None:

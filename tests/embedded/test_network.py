@@ -148,13 +148,9 @@ def test_dropout_is_a_function_of_the_key(variables: Any) -> None:
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_tokens_of_the_wrong_rank_are_refused(variables: Any) -> None:
+def test_what_cannot_be_is_refused(variables: Any) -> None:
     with pytest.raises(AssertionError, match=r"encoder_input_tokens must have shape \[batch, length\], got \(5,\)"):
         forward(variables, INPUTS[0], SHIFTED, TARGETS)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_packed_inputs_cannot_be_decoded_token_by_token(variables: Any) -> None:
     with pytest.raises(ValueError, match=r"must not be packed when decoding token by token.*set pack = False"):
         forward(
             variables,

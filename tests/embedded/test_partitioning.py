@@ -53,13 +53,9 @@ def test_standard_rules_come_in_order(dims: tuple[int, int], expected: list) -> 
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_other_dimensions_are_refused() -> None:
+def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="activation_partitioning_dims=3 and parameter_partitioning_dims=1"):
         partitioning.standard_logical_axis_rules(3)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_partitioner_needs_a_size() -> None:
     with pytest.raises(ValueError, match="PjitPartitioner: set num_partitions or model_parallel_submesh"):
         partitioning.PjitPartitioner()
 
