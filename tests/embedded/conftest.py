@@ -47,20 +47,18 @@ class Programs:
         self._zygote = zygote
         self._folder = folder
 
-    def start(
-        self, *, devices: int = 2, log: str = "program.log", brief: bool = True, factory: str = "programs:Program"
-    ) -> RunProcess:
-        """Forks a process that works in the test's folder and has so many devices.
+    def start(self, *, log: str = "program.log", brief: bool = True) -> RunProcess:
+        """Forks a process that works in the test's folder and has two devices.
 
         If ``brief``, it is prepared for a few steps as runs are, else it is as T5X's own process.
         """
         # With the session's own options: --xla_cpu_max_isa=SSE4_2 shows what depends on a CPU's instructions.
-        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}".strip()
+        flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2".strip()
         env = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
         if brief:
             compile_cheaply(env)
         return self._zygote.start(
-            factory,
+            "programs:Program",
             {"brief": brief},
             log=self._folder / log,
             cwd=self._folder,

@@ -1,16 +1,19 @@
-"""Checkpoints of all layouts are told apart, can be pinned, are kept for a metric, and lie on several devices."""
+"""Checkpoints are told apart, can be pinned, are kept for a metric, lie on several devices, or are TensorFlow's."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 import tensorflow as tf
 from etils import epath
-from small_states import partitioner, shapes, state
-from t5x import checkpoint_utils, checkpoints
+from flax import traverse_util
+from small_states import flat, partitioner, shapes, state
+from t5x import adafactor, checkpoint_importer, checkpoint_utils, checkpoints
 from t5x.checkpoint_utils import CheckpointTypes
 
 REFERENCE = Path(__file__).parents[1] / "reference"
@@ -149,10 +152,168 @@ def test_another_mode_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.embedded("T5X cuts chunks of the older layout otherwise")
 def test_a_divided_state_is_saved_and_restored(programs: Any, tmp_path: Path) -> None:
-    with programs.start(brief=False, factory="sharded_program:ShardedProgram") as run:
+    with programs.start(brief=False) as run:
         found = run.call("save_and_restore", folder=str(tmp_path), timeout=240)
     assert found["devices"] == 2
     for layout in ("orbax", "legacy"):
         assert found[layout]["equal"], layout
         assert found[layout]["shards"] == [[8, 2], [8, 2]]
     assert found["legacy"]["files"] == ["0.0", "0.1"]  # each device's part is a chunk of its own
+
+
+KERNEL, EMBEDDING, NORM, BIAS = (8, 6), (16, 8), (8,), (2, 4)
+# TensorFlow's name, shape, and the T5X name that it gets.
+PARAMETERS = [
+    ("shared/embedding", EMBEDDING, "token_embedder/embedding"),
+    (
+        "encoder/block_000/layer_000/SelfAttention/relative_attention_bias",
+        BIAS,
+        "encoder/relpos_bias/rel_embedding",
+    ),
+    ("encoder/block_001/layer_000/SelfAttention/q", KERNEL, "encoder/layers_1/attention/query/kernel"),
+    ("encoder/block_001/layer_000/rms_norm/scale", NORM, "encoder/layers_1/pre_attention_layer_norm/scale"),
+    ("encoder/block_001/layer_001/DenseReluDense/wi_0/kernel", KERNEL, "encoder/layers_1/mlp/wi_0/kernel"),
+    ("encoder/block_001/layer_001/layer_norm/scale", NORM, "encoder/layers_1/pre_mlp_layer_norm/scale"),
+    ("encoder/final_layer_norm/scale", NORM, "encoder/encoder_norm/scale"),
+    ("decoder/block_010/layer_000/SelfAttention/o", KERNEL, "decoder/layers_10/self_attention/out/kernel"),
+    ("decoder/block_010/layer_001/EncDecAttention/k", KERNEL, "decoder/layers_10/encoder_decoder_attention/key/kernel"),
+    ("decoder/block_010/layer_001/rms_norm/scale", NORM, "decoder/layers_10/pre_cross_attention_layer_norm/scale"),
+    ("decoder/block_010/layer_002/DenseReluDense/wo/kernel", KERNEL, "decoder/layers_10/mlp/wo/kernel"),
+    ("decoder/rms_norm/scale", NORM, "decoder/decoder_norm/scale"),
+    ("decoder/logits/kernel", KERNEL, "decoder/logits_dense/kernel"),
+]
+
+
+LARGER = SimpleNamespace(shape=(9,))
+
+
+def write(folder: Path, variables: dict[str, np.ndarray]) -> str:
+    """Writes a TensorFlow checkpoint without a graph."""
+    prefix = str(folder / "model.ckpt-1000")
+    names = list(variables)
+    tf.raw_ops.SaveV2(
+        prefix=prefix, tensor_names=names, shape_and_slices=[""] * len(names), tensors=list(variables.values())
+    )
+    (folder / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-1000"\n')
+    return prefix
+
+
+@pytest.fixture
+def converted() -> Any:
+    """TensorFlow's variables and the T5X state that they stand for."""
+    random = np.random.RandomState(0)
+    variables: dict[str, np.ndarray] = {"global_step": np.array(1000, np.int64)}
+    expected: dict[str, np.ndarray] = {"state/step": np.array(1000, np.int32)}
+    unused = np.zeros((1,), np.float32)
+    for name, shape, new_name in PARAMETERS:
+        variables[name] = expected[f"target/{new_name}"] = random.rand(*shape).astype(np.float32)
+        moments = f"state/param_states/{new_name}"
+        expected[f"{moments}/m"] = unused
+        if shape in (KERNEL, EMBEDDING):
+            row, column = random.rand(shape[0]).astype(np.float32), random.rand(shape[1]).astype(np.float32)
+            variables |= {f"{name}_slot_vr": row, f"{name}_slot_vc": column}
+            expected |= {f"{moments}/v_row": row, f"{moments}/v_col": column, f"{moments}/v": unused}
+        else:
+            variables[f"{name}_slot_v"] = expected[f"{moments}/v"] = random.rand(*shape).astype(np.float32)
+            expected |= {f"{moments}/v_row": unused, f"{moments}/v_col": unused}
+    return variables, expected
+
+
+def nested(leaves: dict[str, np.ndarray]) -> dict[str, Any]:
+    return traverse_util.unflatten_dict(leaves, sep="/")
+
+
+def test_every_variable_gets_its_place(tmp_path: Path, converted: Any) -> None:
+    variables, expected = converted
+    prefix = write(tmp_path, variables)
+    for path in (tmp_path, prefix):
+        leaves = flat(checkpoint_importer.restore_from_t5_checkpoint(nested(expected), path))
+        assert leaves.keys() == expected.keys()
+        for name, value in expected.items():
+            assert leaves[name].dtype == value.dtype
+            np.testing.assert_array_equal(leaves[name], value, err_msg=name)
+
+
+def test_biases_of_every_layer_stay_in_their_layers(tmp_path: Path) -> None:
+    name = "decoder/block_{:03}/layer_000/SelfAttention/relative_attention_bias"
+    prefix = write(tmp_path, {name.format(i): np.full(BIAS, i, np.float32) for i in range(2)})
+    model = {
+        "target": {"decoder": {f"layers_{i}": {"relpos_bias": {"rel_embedding": np.zeros(BIAS)}} for i in range(2)}}
+    }
+    leaves = flat(checkpoint_importer.restore_from_t5_checkpoint(model, prefix, strict=False))
+    np.testing.assert_array_equal(leaves["target/decoder/layers_1/relpos_bias/rel_embedding"], np.ones(BIAS))
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+def test_variables_that_the_model_lacks_are_refused_unless_allowed(tmp_path: Path, converted: Any) -> None:
+    variables, expected = converted
+    write(tmp_path, variables)
+    inference = {name: leaf for name, leaf in expected.items() if name.startswith(("target", "state/step"))}
+    with pytest.raises(ValueError, match=r"leaves that the model has not: state/param_states/.*strict=False"):
+        checkpoint_importer.restore_from_t5_checkpoint(nested(inference), tmp_path)
+    leaves = checkpoint_importer.restore_from_t5_checkpoint(nested(inference), tmp_path, strict=False)
+    assert flat(leaves).keys() == inference.keys()
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"target/encoder/encoder_norm/scale": LARGER}, r"encoder_norm/scale has shape \(8,\) in .* and \(9,\) in"),
+        ({"target/extra/kernel": LARGER}, "lacks 1 leaves of the model: target/extra/kernel"),
+    ],
+)
+def test_a_model_of_another_size_is_refused_by_name(tmp_path: Path, converted: Any, change: Any, message: str) -> None:
+    variables, expected = converted
+    write(tmp_path, variables)
+    with pytest.raises(ValueError, match=message):
+        checkpoint_importer.restore_from_t5_checkpoint(nested(expected | change), tmp_path)
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+def test_unknown_variables_are_named(tmp_path: Path) -> None:
+    write(tmp_path, {"encoder/novelty": np.ones(2, np.float32)})
+    with pytest.raises(ValueError, match="No translation is known for 1 variables: encoder/novelty"):
+        checkpoint_importer.restore_from_t5_checkpoint({}, tmp_path)
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+def test_a_folder_without_checkpoint_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=f"{tmp_path} is not a TensorFlow checkpoint"):
+        checkpoint_importer.load_tf_ckpt(tmp_path)
+
+
+def own_translator() -> checkpoint_importer.CheckpointTranslator:
+    translator = checkpoint_importer.CheckpointTranslator()
+
+    @translator.add(r"(\w+)/weights")
+    def _(opts: Any, name: str, value: Any, layer: str) -> Any:
+        return f"target/{layer}/kernel", value
+
+    @translator.add(r"scale|global_step")
+    def _(opts: Any, name: str, value: Any) -> Any:
+        return {"scale": "target/scale", "global_step": "state/step"}[name], value
+
+    translator.add("junk.*")(lambda opts, name, value: (None, None))
+    return translator
+
+
+def test_own_rules_translate_other_models(tmp_path: Path) -> None:
+    model = state(step=0, optimizer=adafactor.Adafactor(factored=False))
+    leaves = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in flat(model.state_dict()).items()}
+    translator = own_translator()
+    for name in leaves:
+        if name.startswith("state/param_states"):
+            translator.add(name)(lambda opts, name, value: (name, value))
+    moments = {name: leaf for name, leaf in leaves.items() if name.startswith("state/param_states")}
+    parameters = {"enc/weights": np.ones((8, 4), np.float32), "scale": np.ones(4, np.float32), "junk/x": np.ones(1)}
+    prefix = write(tmp_path, {**parameters, "global_step": np.array(7, np.int32), **moments})
+    (tmp_path / "run").mkdir()
+    legacy = checkpoints.Checkpointer(shapes(model), partitioner(), str(tmp_path / "run"), restore_dtype=np.float32)
+    orbax = checkpoints.OrbaxCheckpointManagerInterface(str(tmp_path / "run"), shapes(model), partitioner())
+    for reader in (legacy, orbax):
+        restored = reader.restore_from_tf_checkpoint(prefix, translator=translator)
+        np.testing.assert_array_equal(restored.params["enc"]["kernel"], np.ones((8, 4)))
+        assert int(restored.step) == 7
+    legacy.convert_from_tf_checkpoint(prefix, translator=translator)
+    np.testing.assert_array_equal(legacy.restore(step=7).params["scale"], np.ones(4))
