@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from t5x_harness.doctor import diagnose
-from t5x_harness.doctor.check import Diagnosis
-from t5x_harness.doctor.environment import Environment
+from t5x_harness.doctor.check import Diagnosis, Environment
 from t5x_harness.report.json import json_text
 from t5x_harness.runtime.choice import folders_of
 from t5x_harness.settings.forms import SettingsError

@@ -7,8 +7,7 @@ this process, so the doctor also works where the patient does not.
 from __future__ import annotations
 
 from t5x_harness.doctor import image, machine, t5x, versions
-from t5x_harness.doctor.check import Check, Defect, Diagnosis
-from t5x_harness.doctor.environment import Environment, Installed
+from t5x_harness.doctor.check import Check, Defect, Diagnosis, Environment, Installed
 
 __all__ = ["CHECKS", "Check", "Defect", "Diagnosis", "Environment", "Installed", "diagnose"]
 

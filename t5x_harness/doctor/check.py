@@ -1,12 +1,138 @@
-"""A check: one question to the environment."""
+"""A check: one question to the environment, which is what is installed, as the distributions' metadata say it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+import importlib.metadata
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from t5x_harness.doctor.environment import Environment
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.utils import canonicalize_name
+
+from t5x_harness.runtime.choice import Runtime, brings_t5x, find_runtime, shadow_of_t5x
 from t5x_harness.spec import Severity
+
+_HARNESS = "t5x-harness"
+
+
+@dataclasses.dataclass(frozen=True)
+class Installed:
+    """One installed distribution.
+
+    Attributes:
+      name: normalized: lower case, with hyphens.
+      version: as its metadata give it.
+      folder: where it is installed.
+      requires: its requirements, as text.
+    """
+
+    name: str
+    version: str
+    folder: str
+    requires: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """What the doctor looks at.
+
+    Attributes:
+      distributions: everything installed, in the order of the import path; a name may come twice.
+      runtime: the T5X that ``import t5x`` gives under the harness.
+      shadow: what only has T5X's name and comes before it on the import path; empty for none.
+      placeholders: distributions named ``t5x`` that bring no package.
+      recorded: what the recorded behaviour of T5X was made with, as requirements: the harness's extra ``t5x``.
+      variables: environment variables.
+    """
+
+    distributions: tuple[Installed, ...]
+    runtime: Runtime
+    shadow: str = ""
+    placeholders: tuple[Installed, ...] = ()
+    recorded: tuple[str, ...] = ()
+    variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def read(
+        cls,
+        paths: Sequence[str] | None = None,
+        runtime: Runtime | None = None,
+        variables: Mapping[str, str] | None = None,
+        recorded: Sequence[str] | None = None,
+        folders: Sequence[str] = (),
+    ) -> Environment:
+        """Reads the environment of this process.
+
+        Args:
+          paths: folders with the distributions' metadata; the import path by default.
+          runtime: the T5X in use; looked for by default.
+          variables: the process's own by default.
+          recorded: the bounds of the record; by default the installed harness names them.
+          folders: what stands in front of the import path of runs.
+        """
+        found = list(importlib.metadata.distributions(path=list(sys.path if paths is None else paths)))
+        known = [(_installed(dist), dist) for dist in found if dist.metadata["Name"]]
+        return cls(
+            distributions=tuple(installed for installed, _ in known),
+            runtime=runtime or find_runtime("auto", folders),
+            shadow=shadow_of_t5x(folders),
+            placeholders=tuple(i for i, dist in known if i.name == "t5x" and not brings_t5x(dist)),
+            recorded=_recorded() if recorded is None else tuple(recorded),
+            variables=dict(os.environ if variables is None else variables),
+        )
+
+    @functools.cached_property
+    def by_name(self) -> Mapping[str, Installed]:
+        """The distribution of each name that Python would take: the first on the import path."""
+        return {d.name: d for d in reversed(self.distributions)}
+
+    def version(self, name: str) -> str | None:
+        """Returns a distribution's version; None if it is not installed."""
+        found = self.by_name.get(name)
+        return found.version if found else None
+
+    def requirers(self, name: str) -> tuple[Installed, ...]:
+        """Returns the installed distributions that ask for another by name."""
+        return tuple(d for d in self.by_name.values() if any(r.name == name for r in required(d.requires)))
+
+    def recorded_requirement(self, name: str) -> Requirement | None:
+        """Returns the bounds that the record sets for a distribution; None if it sets none."""
+        return next((r for r in required(self.recorded, "t5x") if r.name == name), None)
+
+
+def required(requirements: Sequence[str], extra: str = "") -> Iterator[Requirement]:
+    """Yields the requirements that count on this machine, with normalized names; what cannot be read is left out."""
+    for text in requirements:
+        try:
+            requirement = Requirement(text)
+        except InvalidRequirement:
+            continue  # old metadata hold what today's standard refuses; pip passes over it too
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            requirement.name = canonicalize_name(requirement.name)
+            yield requirement
+
+
+def _installed(dist: importlib.metadata.Distribution) -> Installed:
+    return Installed(
+        name=canonicalize_name(dist.metadata["Name"]),
+        version=dist.version,
+        folder=str(dist.locate_file("")),
+        requires=tuple(dist.requires or ()),
+    )
+
+
+def _recorded() -> tuple[str, ...]:
+    try:
+        requirements = importlib.metadata.requires(_HARNESS) or []
+    except importlib.metadata.PackageNotFoundError:
+        return ()
+    return tuple(r for r in requirements if "extra" in r)
 
 
 @dataclasses.dataclass(frozen=True)

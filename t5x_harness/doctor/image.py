@@ -11,8 +11,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from t5x_harness.doctor.check import Defect, Looked, check, error
-from t5x_harness.doctor.environment import Environment
+from t5x_harness.doctor.check import Defect, Environment, Looked, check, error
 from t5x_harness.variables import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
 
 _REBUILD = "build the image anew from docker/Dockerfile"

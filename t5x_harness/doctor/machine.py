@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 from packaging.version import Version
 
-from t5x_harness.doctor.check import Looked, check, error, warning
-from t5x_harness.doctor.environment import Environment
+from t5x_harness.doctor.check import Environment, Looked, check, error, warning
 from t5x_harness.google.gcs_mount import Way, probe
 from t5x_harness.system.diagnosis import describe_returncode
 

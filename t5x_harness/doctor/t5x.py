@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.doctor.check import Defect, Looked, check, error, warning
-from t5x_harness.doctor.environment import Environment
+from t5x_harness.doctor.check import Defect, Environment, Looked, check, error, warning
 from t5x_harness.runtime.import_hooks import EMBEDDED_PATH
 from t5x_harness.spec import Severity
 from t5x_harness.upstream.names import LIBRARIES

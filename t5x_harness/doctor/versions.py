@@ -6,8 +6,7 @@ import collections
 
 from packaging.requirements import Requirement
 
-from t5x_harness.doctor.check import Defect, Looked, check, error, warning
-from t5x_harness.doctor.environment import Environment, Installed, required
+from t5x_harness.doctor.check import Defect, Environment, Installed, Looked, check, error, required, warning
 from t5x_harness.spec import Severity
 
 # The first brings the package by the name that the recorded behaviour and the other packages ask for.

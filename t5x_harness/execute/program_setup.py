@@ -181,13 +181,10 @@ class _ProcessStandIns:
     def take_rows(self, _: ModuleType) -> None:
         """Makes ``load_dataset`` return the project's declared rows if the hub is not reachable."""
         from t5x_harness.settings.project import load_project
-        from t5x_harness.standins import hugging_face
-        from t5x_harness.standins.rows import Samples
+        from t5x_harness.standins.rows import Samples, install_rows
 
         samples = [Samples.from_text(text) for text in load_project(Path(self._project)).samples]
-        hugging_face.install(
-            samples, StandInPolicy.MISSING, lambda name, what: _say_standin(f"load_dataset {name}: {what}")
-        )
+        install_rows(samples, StandInPolicy.MISSING, lambda name, what: _say_standin(f"load_dataset {name}: {what}"))
 
     def put_checkpoint(self, path: str, arguments: Mapping[str, Any]) -> None:
         """Writes the checkpoint that T5X's train, eval and infer restore if it is in no bucket."""

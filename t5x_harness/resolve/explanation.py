@@ -43,7 +43,7 @@ from t5x_harness.resolve.metric_failures import failure_in_stage
 from t5x_harness.resolve.registrations import DuplicateRegistration
 from t5x_harness.resolve.suspects import Suspect, calls, misfits, refused_value, suspects
 from t5x_harness.spec import Finding, Location, Severity, Stage
-from t5x_harness.standins.hugging_face import request_in
+from t5x_harness.standins.rows import request_in
 from t5x_harness.system.misspelling import closest
 from t5x_harness.system.network_filter import HOW_TO_ALLOW
 

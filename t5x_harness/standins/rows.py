@@ -1,17 +1,29 @@
 """Rows that a user declares to replace data: a task's source, or a dataset of Hugging Face.
 
 They are declared in ``[tool.t5x_harness.samples]`` of a pyproject.toml or by a fixture, and go to the run's process as
-text.
+text. ``datasets.load_dataset`` returns them as the library's own objects, so ``take``, ``skip``, ``shuffle`` and
+``map`` are the real ones.  If the library is not installed, the user's import of it fails as it would in a job.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
+import functools
 import json
-from collections.abc import Mapping, Sequence
+import os
+import re
+import socket
+import sys
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import FrameType, ModuleType
 from typing import Any, Self
+
+from t5x_harness.spec import StandInPolicy
+from t5x_harness.system.after_import import after_import
 
 EVERY_SPLIT = "*"
 """A split's name that stands for all splits without rows of their own."""
@@ -45,6 +57,11 @@ class Samples:
     def rows(self, split: str) -> Sequence[Row] | None:
         """Returns the rows of a split, or None if nothing is declared for it."""
         return self.splits.get(split, self.splits.get(EVERY_SPLIT))
+
+    @property
+    def number(self) -> int:
+        """The number of declared rows."""
+        return sum(map(len, self.splits.values()))
 
     def to_text(self) -> str:
         """Returns one line of text that :meth:`from_text` reads."""
@@ -129,3 +146,154 @@ def _object(file: Path, number: int, line: str) -> Row:
     if not isinstance(found, dict):
         raise SampleError(f"{file}:{number}: one JSON object a line, not {line.strip()[:40]}")
     return found
+
+
+_SHARDS = 8
+"""The number of shards of a stream: large datasets have many, which jobs divide among their hosts."""
+
+_FROM_FILES = ("json", "csv", "text", "parquet", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset")
+"""Loaders that read files that the user names."""
+
+_OUT_OF_REACH = "cannot reach its dataset here, and no rows are declared for it"
+_REQUEST = re.compile(rf"(load_dataset\([^\n]*?\) {_OUT_OF_REACH}): (.+)")
+
+
+class MissingRows(LookupError):
+    """A dataset of the hub cannot be reached, and no rows are declared for it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class RowsRequest:
+    """What is missing, and how to provide it."""
+
+    message: str
+    fix: str
+
+
+def request_in(text: str) -> RowsRequest | None:
+    """Finds the request of a :class:`MissingRows` in an exception's text, also in TensorFlow's."""
+    found = _REQUEST.search(text)
+    return RowsRequest(*found.groups()) if found else None
+
+
+def install_rows(samples: Sequence[Samples], policy: StandInPolicy, note: Callable[[str, str], None]) -> None:
+    """Has ``load_dataset`` return declared rows in this process, as soon as ``datasets`` is imported.
+
+    Args:
+      samples: the declared rows; rows for tasks are ignored.
+      policy: when rows take a dataset's place.
+      note: called with a dataset and what took its place.
+    """
+    declared = [each for each in reversed(samples) if each.name.startswith(HUGGING_FACE)]  # the first of a name wins
+    rows = {each.name.removeprefix(HUGGING_FACE): each for each in declared}
+
+    def put_in(module: Any) -> None:
+        loader = _Loader(module, rows, policy, note)
+        module.load_dataset = module.load.load_dataset = functools.update_wrapper(loader, loader.original)
+
+    after_import("datasets", put_in)
+
+
+class _Loader:
+    """Takes the place of ``load_dataset``."""
+
+    def __init__(
+        self, module: ModuleType, rows: Mapping[str, Samples], policy: StandInPolicy, note: Callable[[str, str], None]
+    ) -> None:
+        now: Any = module.load_dataset
+        self.original: Any = now.original if isinstance(now, _Loader) else now
+        self._module: Any = module
+        self._rows = rows
+        self._policy = policy
+        self._note = note
+
+    def __call__(self, path: str, name: str | None = None, *args: Any, **options: Any) -> Any:
+        full_name = f"{path}:{name}" if name else path
+        if samples := self._rows.get(full_name) or self._rows.get(path):
+            self._note(full_name, f"{samples.number} declared rows")
+            return _Made(self._module, samples).load(options.get("split"), streaming=bool(options.get("streaming")))
+        if self._policy is StandInPolicy.OFF or path in _FROM_FILES or os.path.exists(path):
+            return self.original(path, name, *args, **options)
+        try:
+            if self._policy is StandInPolicy.MISSING:
+                # From its cache here if the hub is out of reach, at once instead of after retries.
+                with contextlib.nullcontext() if _is_within_reach() else self._offline():
+                    return self.original(path, name, *args, **options)
+        except ConnectionError:
+            pass
+        call = f"load_dataset({', '.join(map(repr, filter(None, (path, name))))})"
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename == __file__:
+            frame = frame.f_back
+        caller = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "load_dataset"
+        raise MissingRows(
+            f"{caller}: {call} {_OUT_OF_REACH}: give a few in [tool.t5x_harness.samples] of pyproject.toml, "
+            f'"{HUGGING_FACE}{full_name}" = "rows.jsonl", or in a test with the fixture fake_hf_dataset'
+        )
+
+    @contextlib.contextmanager
+    def _offline(self) -> Iterator[None]:
+        import huggingface_hub.constants
+
+        places = (self._module.config, huggingface_hub.constants)
+        before = [place.HF_HUB_OFFLINE for place in places]
+        try:
+            for place in places:
+                place.HF_HUB_OFFLINE = True
+            yield
+        finally:
+            for place, value in zip(places, before, strict=True):
+                place.HF_HUB_OFFLINE = value
+
+
+class _Made:
+    """Declared rows as what ``load_dataset`` returns."""
+
+    def __init__(self, module: Any, samples: Samples) -> None:
+        self._module = module
+        self._every = samples.splits.get(EVERY_SPLIT)
+        named = {split: rows for split, rows in samples.splits.items() if split != EVERY_SPLIT}
+        usual = dict.fromkeys(USUAL_SPLITS, self._every) if self._every is not None else {}
+        self._splits = usual | named
+
+    def load(self, split: Any, *, streaming: bool) -> Any:
+        """Returns one split, or all if ``split`` is None: the declared ones, and the usual ones if rows are for all."""
+        if split is None:
+            kind = self._module.IterableDatasetDict if streaming else self._module.DatasetDict
+            return kind({name: self._of(rows, streaming) for name, rows in self._splits.items()})
+        return self._of(self._rows_of(str(split), streaming=streaming), streaming)
+
+    def _of(self, rows: Sequence[Row], streaming: bool) -> Any:
+        dataset = self._module.Dataset.from_list(list(rows))
+        return dataset.to_iterable_dataset(num_shards=min(_SHARDS, len(rows))) if streaming else dataset
+
+    def _rows_of(self, split: str, *, streaming: bool) -> list[Row]:
+        """Returns the rows of ``train``, ``train[:10%]`` or ``train+test``; streams have whole splits only.
+
+        Raises:
+          ValueError: nothing is declared for such a split.
+        """
+        if streaming:
+            return list(self._named(split))
+        from datasets.arrow_reader import ReadInstruction
+
+        sizes = {part: len(self._named(part)) for part in (text.partition("[")[0] for text in split.split("+"))}
+        parts = ReadInstruction.from_spec(split).to_absolute(sizes)
+        return [row for part in parts for row in self._named(part.splitname)[part.from_ : part.to]]
+
+    def _named(self, split: str) -> Sequence[Row]:
+        rows = self._splits.get(split, self._every)
+        if rows is None:
+            raise ValueError(f"Bad split: {split}. Available splits: {list(self._splits)}")
+        return rows
+
+
+@functools.cache
+def _is_within_reach() -> bool:
+    """Tells whether the hub's name can be looked up."""
+    host = urllib.parse.urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co")).hostname
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError:
+        return False
+    return True

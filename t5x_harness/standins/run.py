@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 from t5x_harness.buckets.reach import is_replaced
 from t5x_harness.lint.t5_package import TASKS
 from t5x_harness.spec import Change, Changed, Reason, RunSpec, StandInPolicy
-from t5x_harness.standins import hugging_face, t5_package
-from t5x_harness.standins.hugging_face import RowsRequest
-from t5x_harness.standins.rows import Samples
+from t5x_harness.standins import t5_package
+from t5x_harness.standins.rows import RowsRequest, Samples, install_rows
 from t5x_harness.standins.vocabularies import VocabularyFiles, is_published
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class StandIns:
     def install(self) -> None:
         """Has vocabularies and datasets come from stand-ins; called before the user's modules load any."""
         self._vocabularies.install()
-        hugging_face.install(self._samples, self._policy, self._note_hugging_face)
+        install_rows(self._samples, self._policy, self._note_hugging_face)
         t5_package.install(self._policy, self._note_t5)
 
     def take_places(self, dataset: DatasetConfig, tasks: Iterable[seqio.Task]) -> None:
@@ -77,7 +76,7 @@ class StandIns:
                 self._of_tfds.add(task.name)
             if samples := next((s for s in self._samples if s.name == task.name), None):
                 sources.put_rows(task, samples)
-                self._sources[task.name] = f"{_number(samples)} declared rows"
+                self._sources[task.name] = f"{samples.number} declared rows"
                 self._add("source of task", repr(task.name), self._sources[task.name])
             elif isinstance(task.source, seqio.TfdsDataSource):
                 batch = dataset.batch_size
@@ -209,7 +208,3 @@ def rows_in_text(program: GinProgram) -> int | None:
     """Returns how many rows the model's embedding has, according to the config's text, or None if it does not say."""
     values = [program.resolve(b).value for b in program.final_bindings if b.param in ("vocab_size", "num_embeddings")]
     return max((value for value in values if isinstance(value, int)), default=None)
-
-
-def _number(samples: Samples) -> int:
-    return sum(map(len, samples.splits.values()))

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from t5x_harness.spec import StandInPolicy
-from t5x_harness.standins import hugging_face
-from t5x_harness.standins.hugging_face import MissingRows, install, request_in
-from t5x_harness.standins.rows import SampleError, Samples, declared, read_rows
+from t5x_harness.standins import rows as standin_rows
+from t5x_harness.standins.rows import MissingRows, SampleError, Samples, declared, install_rows, read_rows, request_in
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def noted() -> list[tuple[str, str]]:
 def restored(monkeypatch) -> None:
     """No hook is left in this process, and the hub's name leads nowhere."""
     monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
-    monkeypatch.setattr(hugging_face, "_is_within_reach", lambda: False)
+    monkeypatch.setattr(standin_rows, "_is_within_reach", lambda: False)
 
 
 class TestWithTheLibrary:
@@ -111,7 +110,7 @@ class TestWithTheLibrary:
         monkeypatch.setattr(library, "load_dataset", library.load_dataset)
         monkeypatch.setattr(library.load, "load_dataset", library.load.load_dataset)
         found = samples("allenai/c4:en") + samples("two", splits={"train": ROWS, "test": ROWS[:3]})
-        install(found, StandInPolicy.MISSING, lambda name, what: noted.append((name, what)))
+        install_rows(found, StandInPolicy.MISSING, lambda name, what: noted.append((name, what)))
         return library
 
     def test_a_stream_can_do_what_streams_can(self, datasets, noted):
@@ -178,7 +177,7 @@ class TestWithoutRows:
             module.load = SimpleNamespace(load_dataset=real)
             module.config = SimpleNamespace(HF_HUB_OFFLINE=False)
             monkeypatch.setitem(sys.modules, "datasets", module)
-            install((), policy, lambda name, what: None)
+            install_rows((), policy, lambda name, what: None)
             try:
                 return module.load_dataset(*arguments)
             finally:
