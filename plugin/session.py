@@ -7,7 +7,6 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,6 +49,7 @@ class HarnessSession:
       expects_runs: whether the session is going to make runs.
       promotes: whether they are jobs elsewhere, which handle Ctrl-C.
       is_worker: whether this process is one of pytest-xdist's.
+      begun: the runs, if any was asked for.
     """
 
     def __init__(
@@ -67,26 +67,23 @@ class HarnessSession:
             compiles=(only_aot or None) if selects(self.expression, AOT) else False,
         )
         self._write_report = write_report
-        self._runs: RunRegistry | None = None
+        self.begun: RunRegistry | None = None
         self._ending: Ending | None = None
         self._started = time.perf_counter()
 
     @property
     def runs(self) -> RunRegistry:
         """The runs of this session."""
-        if self._runs is None:
+        if self.begun is None:
             from t5x_harness.runs.pool import RunPool
             from t5x_harness.runs.session import RunRegistry
 
             given = self.settings.options
             pool = RunPool(timeout=given.timeout, in_process=given.in_process, parallel=self.runs_at_once)
-            self._runs = RunRegistry(pool, self._make_folder, self.progress)
-        return self._runs
-
-    @property
-    def begun(self) -> RunRegistry | None:
-        """The runs, if any was asked for."""
-        return self._runs
+            # Beside the folders of tmp_path.
+            folder = functools.partial(temporary_folders(self.config).mktemp, "t5x-harness", numbered=False)
+            self.begun = RunRegistry(pool, folder, self.progress)
+        return self.begun
 
     @property
     def runs_at_once(self) -> int:
@@ -100,7 +97,7 @@ class HarnessSession:
     @property
     def in_use(self) -> bool:
         """Whether any run works or is expected to."""
-        return self.expects_runs or (self._runs is not None and self._runs.pool.is_used)
+        return self.expects_runs or (self.begun is not None and self.begun.pool.is_used)
 
     @property
     def why_not_compiled(self) -> str:
@@ -167,7 +164,7 @@ class HarnessSession:
         """Returns the versions and slices of all runs, for reporters such as JUnit's; nothing if there are no runs."""
         from t5x_harness.report.junit import version_properties
 
-        runs = self._runs.results.by_run if self._runs is not None else ()
+        runs = self.begun.results.by_run if self.begun is not None else ()
         return [*version_properties(self.settings.runtime, (spec.slice for spec in runs))] if runs else []
 
     def interrupt(self) -> bool:
@@ -175,22 +172,22 @@ class HarnessSession:
         if not self.in_use or self.promotes:
             return False
         self.ending.begin()  # it may have come elsewhere
-        if self._runs is not None:
-            self._runs.interrupt()
+        if self.begun is not None:
+            self.begun.interrupt()
         return True
 
     def finish(self, *, interrupted: bool) -> None:
         """Ends runs that will get no further stage, and keeps the results of interrupted ones."""
-        if self._runs is not None:
+        if self.begun is not None:
             if interrupted:  # in one way or another: a stage may be at work
-                self._runs.interrupt()
+                self.begun.interrupt()
             else:
-                self._runs.finish()
+                self.begun.finish()
 
     def close(self) -> None:
         """Ends all processes, and restores the handling of Ctrl-C."""
-        if self._runs is not None:
-            self._runs.close()
+        if self.begun is not None:
+            self.begun.close()
         if self._ending is not None:
             self._ending.restore()
 
@@ -211,10 +208,6 @@ class HarnessSession:
         distributes = self.config.getoption("dist", "no") != "no"  # xdist's workers have workers of their own
         if self.expects_runs and not distributes and not self.config.option.collectonly:
             self.warm()
-
-    def _make_folder(self) -> Path:
-        """Makes the folder of this session's runs, beside those of ``tmp_path``."""
-        return temporary_folders(self.config).mktemp("t5x-harness", numbered=False)
 
     def _uncaptured(self) -> contextlib.AbstractContextManager[None]:
         capture = self.config.pluginmanager.getplugin("capturemanager")
