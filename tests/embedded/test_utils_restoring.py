@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import types
 from pathlib import Path
 from typing import Any
@@ -13,34 +14,11 @@ import pytest
 from t5x import checkpoints, utils
 
 
-@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16"])
-def test_dtypes_to_save_in(dtype: str | None) -> None:
-    assert utils.SaveCheckpointConfig(dtype=dtype).dtype == dtype
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_other_dtypes_to_save_in_are_refused() -> None:
-    with pytest.raises(ValueError, match="must be one of") as error:
-        utils.SaveCheckpointConfig(dtype="float16")
-    assert str(error.value) == (
-        "`SaveCheckpointConfig.dtype` must be one of None, 'float32', 'bfloat16'; got 'float16'."
-    )
-
-
-@pytest.mark.parametrize("dtype", [None, "float32", "bfloat16", "float16"])
-def test_dtypes_to_restore_in(dtype: str | None) -> None:
-    assert utils.RestoreCheckpointConfig(path="x", dtype=dtype).dtype == dtype
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_other_modes_and_dtypes_to_restore_in_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"dtype` must be one of None, .*'float16'; got 'int8'"):
-        utils.RestoreCheckpointConfig(path="x", dtype="int8")
-    with pytest.raises(ValueError, match="must be one of") as error:
-        utils.RestoreCheckpointConfig(path="x", mode="newest")
-    assert str(error.value) == (
-        "`RestoreCheckpointConfig.mode` must be one of 'specific', 'latest', 'all'; got 'newest'."
-    )
+def test_dtypes_to_save_and_restore_in() -> None:
+    for dtype in (None, "float32", "bfloat16"):
+        assert utils.SaveCheckpointConfig(dtype=dtype).dtype == dtype
+    for dtype in (None, "float32", "bfloat16", "float16"):
+        assert utils.RestoreCheckpointConfig(path="x", dtype=dtype).dtype == dtype
 
 
 def test_assignment_map_becomes_the_first_transformation() -> None:
@@ -69,8 +47,6 @@ PARTITIONER = object()
 
 class FakeCheckpointer:
     """Remembers how it was made and answers with what it was asked."""
-
-    made: list[dict[str, Any]]
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings
@@ -129,15 +105,6 @@ class TestFinding:
         cfg = restore_cfg("somewhere/checkpoint_5", mode="specific")
         assert utils.get_first_valid_restore_config_and_paths([cfg]) == (cfg, ["somewhere/checkpoint_5"])
 
-    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-    def test_a_path_that_is_no_folder_is_named(self, folder: Path) -> None:
-        with pytest.raises(ValueError, match="must be a directory") as error:
-            utils.get_first_valid_restore_config_and_paths([restore_cfg("nowhere")])
-        assert str(error.value) == (
-            "`RestoreCheckpointConfig.path` must be a directory with mode 'latest', but 'nowhere' is not: name the "
-            "folder that holds the checkpoints, or set mode to 'specific' to name one of them."
-        )
-
     def test_tensorflow_folders_are_understood(self, tmp_path: Path) -> None:
         (tmp_path / "checkpoint").write_text(
             'model_checkpoint_path: "model.ckpt-7"\n'
@@ -153,19 +120,6 @@ class TestFallback:
         assert utils.get_fallback_state(restore_cfg("x"), lambda rng: {"made": rng}, 7) is None
         wanted = restore_cfg("x", fallback_to_scratch=True, assignment_map=[("a", "b")])
         assert utils.get_fallback_state(wanted, lambda rng: {"made": rng}, 7) == {"made": 7}
-
-    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-    def test_without_transformations_is_refused(self) -> None:
-        with pytest.raises(
-            ValueError, match="needs `state_transformation_fns` or an `assignment_map`: without one every"
-        ):
-            utils.get_fallback_state(restore_cfg("x", fallback_to_scratch=True), dict, 7)
-
-    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-    def test_without_key_is_refused(self) -> None:
-        cfg = restore_cfg("x", fallback_to_scratch=True, assignment_map=[("a", "b")])
-        with pytest.raises(ValueError, match="needs an `init_rng` to initialize parameters with"):
-            utils.get_fallback_state(cfg, dict, None)
 
 
 def manager(**changes: Any) -> utils.LegacyCheckpointManager:
@@ -222,16 +176,6 @@ class TestLegacyManager:
         with pytest.raises(ValueError, match=r"model\.ckpt-7 is a TensorFlow checkpoint, to which"):
             manager(restore_cfg=changed).restore([path], changed)
 
-    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-    def test_saving_without_config_is_refused(self) -> None:
-        with pytest.raises(ValueError, match=r"this run has no `SaveCheckpointConfig` \(CheckpointConfig.save\)"):
-            manager().save("state")
-
-    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-    def test_saving_a_dataset_without_one_is_refused(self) -> None:
-        with pytest.raises(ValueError, match="there is no dataset iterator to save"):
-            manager(save_cfg=save_cfg(save_dataset=True), ds_iter=None)
-
 
 class FakeManager:
     def __init__(self, **settings: Any) -> None:
@@ -241,14 +185,15 @@ class FakeManager:
         return path, kwargs
 
 
-class TestOrbaxManager:
-    def create(self, **cfgs: Any) -> Any:
-        return utils.create_orbax_checkpoint_manager(
-            train_state=STATE_SHAPE, partitioner=PARTITIONER, ds_iter="iterator", model_dir="runs/1", **cfgs
-        )
+def orbax_manager(**cfgs: Any) -> Any:
+    return utils.create_orbax_checkpoint_manager(
+        train_state=STATE_SHAPE, partitioner=PARTITIONER, ds_iter="iterator", model_dir="runs/1", **cfgs
+    )
 
+
+class TestOrbaxManager:
     def test_settings_of_both_configs_meet(self) -> None:
-        made = self.create(
+        made = orbax_manager(
             save_cfg=save_cfg(checkpoint_manager_cls=FakeManager, keep=5, period=2, dtype="float32"),
             restore_cfg=restore_cfg("x", checkpoint_manager_cls=FakeManager, dtype="bfloat16", restore_dataset=True),
         )
@@ -264,7 +209,7 @@ class TestOrbaxManager:
         }
 
     def test_one_config_is_enough(self) -> None:
-        made = self.create(restore_cfg=restore_cfg("x", checkpoint_manager_cls=FakeManager))
+        made = orbax_manager(restore_cfg=restore_cfg("x", checkpoint_manager_cls=FakeManager))
         assert {key: made.settings[key] for key in ("dataset_iterator", "save_dtype", "keep", "period")} == {
             "dataset_iterator": None,
             "save_dtype": None,
@@ -275,7 +220,7 @@ class TestOrbaxManager:
     def test_ranking_of_a_partial_checkpointer_is_passed_on(self) -> None:
         ranked = functools.partial(checkpoints.SaveBestCheckpointer, metric_name_to_monitor="loss", metric_mode="min")
         cfg = utils.SaveCheckpointConfig(checkpointer_cls=ranked, checkpoint_manager_cls=FakeManager)
-        settings = self.create(save_cfg=cfg).settings
+        settings = orbax_manager(save_cfg=cfg).settings
         ranking = {key: value for key, value in settings.items() if "metric" in key or key == "force_keep_period"}
         assert ranking == {
             "metric_name_to_monitor": "loss",
@@ -288,16 +233,7 @@ class TestOrbaxManager:
         cfg = utils.SaveCheckpointConfig(
             checkpointer_cls=checkpoints.SaveBestCheckpointer, checkpoint_manager_cls=FakeManager
         )
-        assert "metric_mode" not in self.create(save_cfg=cfg).settings
-
-    @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-    def test_different_managers_are_refused(self) -> None:
-        with pytest.raises(ValueError, match="must be the same") as error:
-            self.create(save_cfg=save_cfg(), restore_cfg=restore_cfg("x", checkpoint_manager_cls=FakeManager))
-        assert str(error.value) == (
-            "`checkpoint_manager_cls` must be the same in `SaveCheckpointConfig` and `RestoreCheckpointConfig`; got "
-            "FakeManager and OrbaxCheckpointManagerInterface."
-        )
+        assert "metric_mode" not in orbax_manager(save_cfg=cfg).settings
 
 
 class TestCreateAndRestore:
@@ -343,3 +279,53 @@ def test_restore_through_orbax_takes_several_paths() -> None:
     assert [path for path, _ in utils.restore(FakeManager(), ["a", "b"], cfg)] == ["a", "b"]
     assert utils.restore(FakeManager(), ["a"], cfg, {"f": 1})[1]["fallback_state"] == {"f": 1}
     assert utils.restore(FakeManager(), None, cfg) is None
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: utils.SaveCheckpointConfig(dtype="float16"),
+            "`SaveCheckpointConfig.dtype` must be one of None, 'float32', 'bfloat16'; got 'float16'.",
+        ),
+        (
+            lambda: utils.RestoreCheckpointConfig(path="x", dtype="int8"),
+            "`RestoreCheckpointConfig.dtype` must be one of None, 'float32', 'bfloat16', 'float16'; got 'int8'.",
+        ),
+        (
+            lambda: utils.RestoreCheckpointConfig(path="x", mode="newest"),
+            "`RestoreCheckpointConfig.mode` must be one of 'specific', 'latest', 'all'; got 'newest'.",
+        ),
+        (
+            lambda: utils.get_first_valid_restore_config_and_paths([restore_cfg("nowhere")]),
+            "`RestoreCheckpointConfig.path` must be a directory with mode 'latest', but 'nowhere' is not: name the "
+            "folder that holds the checkpoints, or set mode to 'specific' to name one of them.",
+        ),
+        (
+            lambda: utils.get_fallback_state(restore_cfg("x", fallback_to_scratch=True), dict, 7),
+            "needs `state_transformation_fns` or an `assignment_map`: without one every",
+        ),
+        (
+            lambda: utils.get_fallback_state(
+                restore_cfg("x", fallback_to_scratch=True, assignment_map=[("a", "b")]), dict, None
+            ),
+            "needs an `init_rng` to initialize parameters with",
+        ),
+        (lambda: manager().save("state"), "this run has no `SaveCheckpointConfig` (CheckpointConfig.save)"),
+        (
+            lambda: manager(save_cfg=save_cfg(save_dataset=True), ds_iter=None),
+            "there is no dataset iterator to save",
+        ),
+        (
+            lambda: orbax_manager(
+                save_cfg=save_cfg(), restore_cfg=restore_cfg("x", checkpoint_manager_cls=FakeManager)
+            ),
+            "`checkpoint_manager_cls` must be the same in `SaveCheckpointConfig` and `RestoreCheckpointConfig`; got "
+            "FakeManager and OrbaxCheckpointManagerInterface.",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()
