@@ -11,7 +11,7 @@ import pytest
 from t5x_harness.fixtures.vertex import checked
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.settings.auxiliary import Auxiliary
-from t5x_harness.settings.layers import Layer
+from t5x_harness.settings.forms import Layer
 from t5x_harness.spec import AotMode, Mode, Outcome, RunResult, RunSpec, Stage
 from t5x_harness.upstream.pytest import skip_at_item
 

@@ -14,9 +14,8 @@ import pytest
 from t5x_harness.promotion.marker import AOT, SMOKE, ResourcesError, promotes, selects, selects_only
 from t5x_harness.promotion.session import EmulationError
 from t5x_harness.settings.command_line import OLD_NAMES, layers_of, pytest_name
-from t5x_harness.settings.configuration import Configuration
-from t5x_harness.settings.forms import SettingsError
-from t5x_harness.settings.layers import Layer, merged
+from t5x_harness.settings.configuration import Configuration, merged
+from t5x_harness.settings.forms import Layer, SettingsError
 from t5x_harness.settings.options import JOBS, RUNS, JobSettings
 from t5x_harness.settings.project import load_project
 from t5x_harness.settings.session import SessionSettings

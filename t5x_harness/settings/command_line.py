@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.settings.configuration import Configuration
-from t5x_harness.settings.forms import SettingsError, argparse_arguments, from_word
-from t5x_harness.settings.layers import Layer, layer_of, layer_of_variables, merged
+from t5x_harness.settings.configuration import Configuration, layer_of, layer_of_variables, merged
+from t5x_harness.settings.forms import Layer, SettingsError, argparse_arguments, from_word
 from t5x_harness.settings.options import JOBS, RUNS, SessionOptions, option_of
 from t5x_harness.settings.project import ProjectConfig
 from t5x_harness.spec.option import Option, OptionForm, options_of

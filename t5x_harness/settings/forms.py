@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,9 @@ from t5x_harness.buckets.emulated import buckets_in
 from t5x_harness.promotion.marker import seconds_of
 from t5x_harness.spec.option import Option, OptionForm
 from t5x_harness.system.texts import is_on
+
+Layer = Mapping[str, Any]
+"""What one source says of options, by field; what it leaves open is None or not there."""
 
 
 class SettingsError(ValueError):
@@ -159,3 +162,22 @@ def from_toml(option: Option, key: str, value: Any, root: Path) -> Any:
             raise ValueError(f"{key}: there is no folder {found}")
         return buckets_in(found)
     return str(Path(root, value)) if option.form.is_path else value
+
+
+def require_codes(codes: Iterable[str], name: str) -> None:
+    """Checks codes of findings, and families of them.
+
+    Raises:
+      SettingsError: one does not exist; the message begins with the name.
+    """
+    from t5x_harness.findings.silencing import not_codes
+
+    if problem := not_codes(tuple(codes), all_codes):
+        raise SettingsError(f"{name}: {problem}")
+
+
+def all_codes() -> tuple[str, ...]:
+    """Returns the codes of all findings; it imports all rules, so it is called only if somebody names a code."""
+    from t5x_harness.rulebook import rules
+
+    return rules.all_codes()

@@ -44,8 +44,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.settings.forms import SettingsError, from_toml
-from t5x_harness.settings.layers import Layer, require_codes
+from t5x_harness.settings.forms import Layer, SettingsError, from_toml, require_codes
 from t5x_harness.settings.options import JOBS, RUNS
 from t5x_harness.spec import RunSpec
 from t5x_harness.spec.option import Option, OptionForm, options_of

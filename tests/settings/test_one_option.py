@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from t5x_harness.settings import command_line, project
-from t5x_harness.settings.layers import merged
+from t5x_harness.settings.configuration import merged
 from t5x_harness.settings.options import RUNS, reference
 from t5x_harness.spec import AotMode, RunSettings
 from t5x_harness.spec.option import option, options_of
