@@ -86,20 +86,6 @@ def test_without_an_end_the_live_beams_are_given(limit: dict[str, float], steps:
     np.testing.assert_allclose(scores[0, -1], language.log_prob(sequences[0, -1][:steps]), rtol=1e-4)
 
 
-def test_caches_of_scanned_layers_have_their_batch_axis_second() -> None:
-    def tokens_to_logits(state):
-        inner = {"layer": {**state.cache["layer"], "before": state.cache["layer"]["before"][0]}}
-        logits, new = LANGUAGE.tokens_to_logits(state.replace(cache=inner))
-        return logits, {"layer": {**new["layer"], "before": new["layer"]["before"][None]}}
-
-    cache = {"layer": {"before": jnp.zeros((1, 2), jnp.int32), "cache_index": jnp.array(0)}}
-    inputs = jnp.zeros((2, LENGTH), jnp.int32)
-    sequences, scores = decoding.beam_search(inputs, cache, tokens_to_logits, EOS, cache_offset=1)
-    plain_sequences, plain_scores = search(np.zeros((2, LENGTH), np.int32))
-    np.testing.assert_array_equal(sequences, plain_sequences)
-    np.testing.assert_allclose(scores, plain_scores, rtol=1e-6)
-
-
 def test_a_search_starts_with_one_live_beam() -> None:
     state = decoding.beam_init(2, 3, 5, LANGUAGE.cache(2))
     np.testing.assert_array_equal(state.live_logprobs, [[0, -1e7, -1e7]] * 2)
