@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -24,6 +25,12 @@ CLUSTER = {
     "environment": "cloud",
     "job": json.dumps({"python_module": "", "package_uris": [], "job_args": []}),
 }
+
+
+@pytest.fixture
+def project(repository: Path, tmp_path: Path) -> Path:
+    """A copy of the project, so that nothing is left in the source tree."""
+    return Path(shutil.copytree(repository / "sample_tasks" / "trainer_package", tmp_path / "project"))
 
 
 def start(project: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
