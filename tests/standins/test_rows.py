@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -94,10 +95,13 @@ def noted() -> list[tuple[str, str]]:
 
 
 @pytest.fixture(autouse=True)
-def restored(monkeypatch) -> None:
-    """No hook is left in this process, and the hub's name leads nowhere."""
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+def restored(monkeypatch) -> Iterator[None]:
+    """No hook of the harness is left in this process, and the hub's name leads nowhere."""
     monkeypatch.setattr(standin_rows, "_is_within_reach", lambda: False)
+    before = list(sys.meta_path)
+    yield
+    ours = [each for each in sys.meta_path if type(each).__module__.startswith("t5x_harness") and each not in before]
+    sys.meta_path[:] = [each for each in sys.meta_path if each not in ours]
 
 
 class TestWithTheLibrary:
