@@ -21,7 +21,7 @@ from t5x_harness.vertex.batch import CancelMessages, JobBatch
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import T5XJob
-from t5x_harness.vertex.launching import DuplicateError, LaunchedJob, RunEnd, require_no_duplicate
+from t5x_harness.vertex.launching import DuplicateError, LaunchedJob, RunEnd
 from t5x_harness.vertex.metrics import EVALUATED, number_for_json
 from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.vertex.target import VertexTarget, placeholders_in
@@ -152,11 +152,7 @@ class PrintedBatch:
           duplicate: send it although another one does the same.
         """
         try:
-            if not duplicate:
-                require_no_duplicate(job)
-            self._launched.append(
-                self._batch.submit(job.container, {job.stage: job.staged_files}, job, alone=not duplicate)
-            )
+            self._launched.append(self._batch.launch(job, duplicate=duplicate))
         except (DuplicateError, StorageError, VertexError) as error:
             self._fail(str(error))
 

@@ -54,15 +54,14 @@ class JobBatch:
         self.interrupts.begin()
 
     def submit(
-        self,
-        job: ContainerJob,
-        staged: Mapping[str, Sequence[StagedFile]],
-        run: T5XJob | None = None,
-        *,
-        alone: bool = False,
+        self, job: ContainerJob, staged: Mapping[str, Sequence[StagedFile]], run: T5XJob | None = None
     ) -> LaunchedJob:
         """Stages a job's files, sends it and tracks it; see :meth:`LaunchedJob.submit`."""
-        return LaunchedJob.submit(job, staged, run=run, alone=alone, on_sent=self._sent, interrupts=self.interrupts)
+        return LaunchedJob.submit(job, staged, run=run, on_sent=self._sent, interrupts=self.interrupts)
+
+    def launch(self, job: T5XJob, *, duplicate: bool) -> LaunchedJob:
+        """Sends a run of T5X; see :meth:`LaunchedJob.launch`."""
+        return LaunchedJob.launch(job, duplicate=duplicate, on_sent=self._sent, interrupts=self.interrupts)
 
     def attach(self, name: str, target: VertexTarget) -> LaunchedJob:
         """Adds a job that was sent earlier; see :meth:`LaunchedJob.attach`."""

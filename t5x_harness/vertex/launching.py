@@ -44,20 +44,6 @@ class RunEnd:
     ran_on: RanOn = UNKNOWN
 
 
-def require_no_duplicate(job: T5XJob) -> None:
-    """Checks that no running job does the same.
-
-    Raises:
-      DuplicateError: another job does.
-      VertexError: jobs cannot be listed.
-    """
-    if same := running_with_label(SPEC_LABEL, job.digest, job.target):
-        raise DuplicateError(
-            f"the same job runs already: {same[0].name} ({same[0].display_name}). Follow it with "
-            f"--attach={same[0].id}, or start another with --duplicate"
-        )
-
-
 def _require_first(job: T5XJob, sent: SubmittedJob) -> None:
     """Cancels a job if another job that does the same was sent between its check for duplicates and its own sending.
 
@@ -111,8 +97,11 @@ class LaunchedJob:
           StorageError: the bucket is not there, or refuses.
           VertexError: the service refuses the job.
         """
-        if not duplicate:
-            require_no_duplicate(job)
+        if not duplicate and (same := running_with_label(SPEC_LABEL, job.digest, job.target)):
+            raise DuplicateError(
+                f"the same job runs already: {same[0].name} ({same[0].display_name}). Follow it with "
+                f"--attach={same[0].id}, or start another with --duplicate"
+            )
         return cls.submit(
             job.container,
             {job.stage: job.staged_files},

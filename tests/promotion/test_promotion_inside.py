@@ -1,15 +1,132 @@
-"""A shipped test runs in a process elsewhere, and its outcome is what pytest there made of it."""
+"""A shipped test is packed with what is listed, unpacked into its folder only, and reported as pytest there saw it."""
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
-from t5x_harness.promotion.packing import listed_files, pack
+from t5x_harness.promotion import packing
+from t5x_harness.promotion.packing import PackingError, TestArchive, listed_files, pack, unpack
 from t5x_harness.promotion.shipped import ShippedOutcome, ShippedOutcomeError, warning_from_json
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    for name in (
+        "conftest.py", "pyproject.toml", "secret.key", ".env", "src/tasks.py", "data/a.tsv", "data/deep/b.tsv",
+        "tests/conftest.py", "tests/test_alone.py", "tests/other/conftest.py",
+        "tests/pkg/__init__.py", "tests/pkg/helpers.py", "tests/pkg/sub/__init__.py", "tests/pkg/sub/test_deep.py",
+        "tests/pkg/sub/__pycache__/test_deep.cpython-311.pyc", "tests/pkg/notes.txt",
+    ):  # fmt: skip
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"# {name}\n")
+    return root
+
+
+def names(root: Path, module: str, *globs: str) -> list[str]:
+    files = listed_files(root, root / module, globs, root / "pyproject.toml")
+    return list(pack(root, files).names)
+
+
+def test_a_module_takes_its_conftests_and_the_settings_along(project: Path) -> None:
+    assert names(project, "tests/test_alone.py") == [
+        "conftest.py", "pyproject.toml", "tests/conftest.py", "tests/test_alone.py",
+    ]  # fmt: skip
+
+
+def test_a_module_in_a_package_takes_the_whole_packages_python_files(project: Path) -> None:
+    assert names(project, "tests/pkg/sub/test_deep.py") == [
+        "conftest.py", "pyproject.toml", "tests/conftest.py", "tests/pkg/__init__.py", "tests/pkg/helpers.py",
+        "tests/pkg/sub/__init__.py", "tests/pkg/sub/test_deep.py",
+    ]  # fmt: skip
+
+
+def test_listed_globs_are_added(project: Path) -> None:
+    found = names(project, "tests/test_alone.py", "data/**/*", "src/*.py")
+    assert {"data/a.tsv", "data/deep/b.tsv", "src/tasks.py"} <= set(found)
+    assert not {"secret.key", ".env"} & set(found)
+
+
+@pytest.mark.parametrize(
+    ("glob", "message"),
+    [
+        ("../*.py", r"files: '\.\./\*\.py' leads out of pytest's root folder; globs are relative to it"),
+        ("/etc/*", r"files: '/etc/\*' leads out of pytest's root folder"),
+        ("*.csv", r"files: '\*.csv' matches no file below "),
+        ("data", r"files: 'data' matches no file below .*; for all of a folder write data/\*\*/\*"),
+    ],
+)
+def test_a_glob_that_gives_nothing_or_leads_out_is_refused(project: Path, glob: str, message: str) -> None:
+    with pytest.raises(PackingError, match=message):
+        names(project, "tests/test_alone.py", glob)
+
+
+def test_a_link_that_leads_out_is_refused(project: Path) -> None:
+    (project.parent / "private.txt").write_text("mine")
+    (project / "data/link.tsv").symlink_to(project.parent / "private.txt")
+    with pytest.raises(PackingError, match=r"a file to ship, .*link.tsv, lies outside pytest's root folder"):
+        names(project, "tests/test_alone.py", "data/*.tsv")
+
+
+def test_a_test_outside_the_root_folder_is_refused(project: Path) -> None:
+    with pytest.raises(PackingError, match=r"the test's module, .*, lies outside pytest's root folder"):
+        listed_files(project / "src", project / "tests/test_alone.py")
+
+
+def test_what_is_too_large_names_the_largest(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "LIMIT", 2**20)
+    (project / "data/a.tsv").write_bytes(b"0" * (2**20 + 1))
+    with pytest.raises(PackingError, match=r"have 1 MiB, and 1 MiB is the limit; the largest is data/a.tsv: put it"):
+        names(project, "tests/test_alone.py", "data/*")
+
+
+def test_the_same_files_make_the_same_archive_and_come_out_as_they_were(project: Path, tmp_path: Path) -> None:
+    files = listed_files(project, project / "tests/test_alone.py")
+    archive = pack(project, files)
+    for path in files:
+        path.touch()
+    assert pack(project, files).digest == archive.digest
+    unpack(archive, archive.digest, tmp_path / "out")
+    assert (tmp_path / "out/tests/conftest.py").read_text() == "# tests/conftest.py\n"
+
+
+def archive_with(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> TestArchive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        entry = tarfile.TarInfo(name)
+        entry.type, entry.linkname = kind, target
+        archive.addfile(entry)
+    return TestArchive((name,), buffer.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("archive", "message"),
+    [
+        (archive_with("../evil.py"), "the archive's entry '../evil.py' leads out of its folder"),
+        (archive_with("a/../../evil.py"), "the archive's entry 'a/../../evil.py' leads out of its folder"),
+        (archive_with("/etc/evil"), "the archive's entry '/etc/evil' leads out of its folder"),
+        (archive_with("link", tarfile.SYMTYPE, "/etc/passwd"), "the archive's entry 'link' is not a plain file"),
+        (archive_with("link", tarfile.LNKTYPE, "../x"), "the archive's entry 'link' is not a plain file"),
+        (archive_with("pipe", tarfile.FIFOTYPE), "the archive's entry 'pipe' is not a plain file"),
+        (TestArchive((), b"no archive"), "the archive cannot be unpacked: not a gzip file"),
+    ],
+)
+def test_an_archive_that_could_write_elsewhere_is_refused(tmp_path: Path, archive: TestArchive, message: str) -> None:
+    with pytest.raises(PackingError, match=message):
+        unpack(archive, archive.digest, tmp_path / "out")
+    assert not (tmp_path / "out").exists() or not any((tmp_path / "out").iterdir())
+
+
+def test_an_archive_that_somebody_replaced_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(PackingError, match=r"the archive's SHA-256 is .*, and 00 was sent: something replaced it"):
+        unpack(archive_with("x"), "00", tmp_path)
+
 
 MODULE = """
 import os
@@ -45,8 +162,8 @@ def test_errs(broken):
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("project")
+def tested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("tested")
     (root / "test_it.py").write_text(MODULE)
     (root / "test_unimportable.py").write_text("import no_such_module\n\ndef test_it(): pass\n")
     (root / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef greeting(): return 'hi'\n")
@@ -56,10 +173,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ship(
-    project: Path, nodeid: str, folder: Path, digest: str | None = None, *options: str
+    tested: Path, nodeid: str, folder: Path, digest: str | None = None, *options: str
 ) -> subprocess.CompletedProcess[str]:
-    module = project / nodeid.partition("::")[0]
-    archive = pack(project, listed_files(project, module, settings=project / "pytest.ini"))
+    module = tested / nodeid.partition("::")[0]
+    archive = pack(tested, listed_files(tested, module, settings=tested / "pytest.ini"))
     (folder / "test.tar.gz").write_bytes(archive.content)
     command = [
         sys.executable, "-P", "-m", "t5x_harness.promotion.inside", f"--archive={folder / 'test.tar.gz'}",
@@ -69,8 +186,8 @@ def ship(
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-def outcome_of(project: Path, nodeid: str, folder: Path) -> ShippedOutcome:
-    done = ship(project, nodeid, folder)
+def outcome_of(tested: Path, nodeid: str, folder: Path) -> ShippedOutcome:
+    done = ship(tested, nodeid, folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return ShippedOutcome.from_text((folder / "new/outcome.json").read_text())
 
@@ -86,8 +203,8 @@ def outcome_of(project: Path, nodeid: str, folder: Path) -> ShippedOutcome:
         ("test_it.py::test_errs", ["failed", "passed"]),
     ],
 )
-def test_every_phase_is_reported(project: Path, tmp_path: Path, nodeid: str, outcomes: list[str]) -> None:
-    outcome = outcome_of(project, nodeid, tmp_path)
+def test_every_phase_is_reported(tested: Path, tmp_path: Path, nodeid: str, outcomes: list[str]) -> None:
+    outcome = outcome_of(tested, nodeid, tmp_path)
     assert outcome.nodeid == nodeid
     assert [report["outcome"] for report in outcome.reports] == outcomes
     assert {report["nodeid"] for report in outcome.reports} == {nodeid}
@@ -95,21 +212,21 @@ def test_every_phase_is_reported(project: Path, tmp_path: Path, nodeid: str, out
     assert {"python", "pytest", "t5x-harness"} <= set(outcome.versions)
 
 
-def test_output_and_properties_come_along(project: Path, tmp_path: Path) -> None:
-    outcome = outcome_of(project, "test_it.py::TestIt::test_passes", tmp_path)
+def test_output_and_properties_come_along(tested: Path, tmp_path: Path) -> None:
+    outcome = outcome_of(tested, "test_it.py::TestIt::test_passes", tmp_path)
     call = next(report for report in outcome.reports if report["when"] == "call")
     assert call["user_properties"] == [["speed", 3]]
     assert ["Captured stdout call", "hello from the job\n"] in call["sections"]
 
 
-def test_a_module_that_cannot_be_imported_says_why(project: Path, tmp_path: Path) -> None:
-    outcome = outcome_of(project, "test_unimportable.py::test_it", tmp_path)
+def test_a_module_that_cannot_be_imported_says_why(tested: Path, tmp_path: Path) -> None:
+    outcome = outcome_of(tested, "test_unimportable.py::test_it", tmp_path)
     assert outcome.reports == ()
     assert "ModuleNotFoundError: No module named 'no_such_module'" in outcome.problem
 
 
-def test_an_archive_that_is_not_the_one_that_was_sent_is_not_run(project: Path, tmp_path: Path) -> None:
-    done = ship(project, "test_it.py::test_fails", tmp_path, digest="00")
+def test_an_archive_that_is_not_the_one_that_was_sent_is_not_run(tested: Path, tmp_path: Path) -> None:
+    done = ship(tested, "test_it.py::test_fails", tmp_path, digest="00")
     assert done.returncode == 2
     assert "and 00 was sent: something replaced it" in done.stderr
     assert not (tmp_path / "new").exists()
@@ -208,8 +325,8 @@ def test_warnings_come_along(devices: Path, tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_live_test_prints_is_in_the_log_and_not_in_its_report(project: Path, tmp_path: Path) -> None:
-    done = ship(project, "test_it.py::TestIt::test_passes", tmp_path, None, "--live")
+def test_what_a_live_test_prints_is_in_the_log_and_not_in_its_report(tested: Path, tmp_path: Path) -> None:
+    done = ship(tested, "test_it.py::TestIt::test_passes", tmp_path, None, "--live")
     assert done.returncode == 0, done.stderr
     assert "hello from the job" in done.stdout
     outcome = ShippedOutcome.from_text((tmp_path / "new" / "outcome.json").read_text())

@@ -10,7 +10,6 @@ environment.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import re
 import resource
@@ -47,23 +46,6 @@ _POLL_SECONDS = 0.05
 _MOST_POLLS = 100
 
 
-@dataclasses.dataclass(frozen=True)
-class VmProcess:
-    """A process of a TPU VM.
-
-    Attributes:
-      pid: the process.
-      folder: the TPU VM's folder from the process's environment; None if the environment does not have it.
-      uid: the TPU VM's uid from the process's limit; empty if the process is not marked.
-      server: the pid of the server that started it, from its limit; 0 if the process is not marked.
-    """
-
-    pid: int
-    folder: Path | None
-    uid: str
-    server: int
-
-
 def is_uid(name: str) -> bool:
     """Returns whether a name is a TPU VM's uid, which its folder is named by."""
     return _UID.fullmatch(name) is not None
@@ -77,7 +59,7 @@ def limit_of(uid: str) -> int:
 def end_processes(folder: Path) -> None:
     """Kills the processes of the TPU VM with this folder, including ones that they start meanwhile."""
     for _ in range(_MOST_POLLS):
-        found = [each.pid for each in _processes() if each.folder == folder or each.uid == folder.name]
+        found = [pid for pid, of, uid, _ in _processes() if of == folder or uid == folder.name]
         if not found:
             return
         for pid in found:
@@ -87,20 +69,20 @@ def end_processes(folder: Path) -> None:
 
 def end_orphans() -> None:
     """Kills the processes of TPU VMs whose server was killed."""
-    for each in _processes():
-        if _is_orphan(each):
-            _kill(each.pid)
+    for pid, folder, _, server in _processes():
+        if _is_orphan(pid, folder, server):
+            _kill(pid)
 
 
-def _is_orphan(found: VmProcess) -> bool:
-    process = f"/proc/{found.pid}"
-    if found.folder is not None:
+def _is_orphan(pid: int, folder: Path | None, server: int) -> bool:
+    process = f"/proc/{pid}"
+    if folder is not None:
         # The folder as the process sees it, which may be in a container with other folders.
-        return not os.path.exists(f"{process}/root{found.folder}") and os.path.exists(f"{process}/root")
+        return not os.path.exists(f"{process}/root{folder}") and os.path.exists(f"{process}/root")
     with contextlib.suppress(OSError):
         if os.readlink(f"{process}/ns/pid") != os.readlink("/proc/self/ns/pid"):
             return False  # in another container, its server's pid means another process
-    return not _is_server(found.server)
+    return not _is_server(server)
 
 
 def _is_server(pid: int) -> bool:
@@ -111,8 +93,12 @@ def _is_server(pid: int) -> bool:
     return False
 
 
-def _processes() -> Iterator[VmProcess]:
-    """Yields the processes of TPU VMs that this user can inspect."""
+def _processes() -> Iterator[tuple[int, Path | None, str, int]]:
+    """Yields the processes of TPU VMs that this user can inspect.
+
+    Each has its pid, the TPU VM's folder from its environment or None, and from its limit, if it is marked, the TPU
+    VM's uid and the pid of the server that started it.
+    """
     mark = f"{TPU_VM_VARIABLE}=".encode()
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()):
         with contextlib.suppress(OSError):  # it has ended, or belongs to another user
@@ -121,7 +107,7 @@ def _processes() -> Iterator[VmProcess]:
             named = (each.removeprefix(mark) for each in variables if each.startswith(mark))
             folder = next((Path(os.fsdecode(each)) for each in named), None)
             if uid or folder:
-                yield VmProcess(pid, folder, uid, server)
+                yield pid, folder, uid, server
 
 
 def _mark_of(pid: int) -> tuple[str, int]:
