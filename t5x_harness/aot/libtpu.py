@@ -66,7 +66,7 @@ def why_not(*, in_process: bool) -> str:
     return ""
 
 
-def version(package: str = "libtpu") -> str | None:
+def version(package: str) -> str | None:
     """Returns the version of a package; None if it is not installed."""
     try:
         return importlib.metadata.version(package)

@@ -43,7 +43,12 @@ class Attendance:
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 self._own.close()
-                raise DevicesInUseError(in_use(pod)) from None
+                where = _host()
+                raise DevicesInUseError(
+                    f"The TPU is already in use: another program of {where} {pod.index} of {pod.processes} has asked "
+                    "JAX for its devices, which one has at a time, and has not ended. Wait for it, or end it on that "
+                    f"{where}"
+                ) from None
 
     def missing(self) -> list[int]:
         """Returns the hosts on which no program has registered."""
@@ -101,15 +106,6 @@ def message(pod: Pod, missing: Sequence[int]) -> str:
         f"{host} {pod.index} of {pod.processes} waits for {host}{'s' * (len(missing) > 1)} {numbers}, where no program "
         f"has asked JAX for devices yet: a slice of several hosts begins when all have. Run the same command on each "
         f"{host}{all_at_once}"
-    )
-
-
-def in_use(pod: Pod) -> str:
-    """Makes the message for a second program on a host."""
-    host = _host()
-    return (
-        f"The TPU is already in use: another program of {host} {pod.index} of {pod.processes} has asked JAX for its "
-        f"devices, which one has at a time, and has not ended. Wait for it, or end it on that {host}"
     )
 
 

@@ -52,7 +52,16 @@ def force_cpu_devices(number: int) -> None:
       DevicesTooLate: JAX has created its backend with other devices.
     """
     if "jax" in sys.modules:
-        _update_jax(number)
+        import jax
+
+        try:
+            jax.config.update("jax_num_cpu_devices", number)
+        except RuntimeError as error:
+            devices = jax.devices()
+            if len(devices) != number or devices[0].platform != "cpu":
+                raise DevicesTooLate(_too_late(number, len(devices), devices[0].platform)) from error
+        else:
+            jax.config.update("jax_platforms", "cpu")
     os.environ.update(_variables(number, os.environ.get("XLA_FLAGS", "")))
 
 
@@ -66,19 +75,6 @@ def use_cpu_only() -> None:
     if "jax" in sys.modules:
         import jax
 
-        jax.config.update("jax_platforms", "cpu")
-
-
-def _update_jax(number: int) -> None:
-    import jax
-
-    try:
-        jax.config.update("jax_num_cpu_devices", number)
-    except RuntimeError as error:
-        devices = jax.devices()
-        if len(devices) != number or devices[0].platform != "cpu":
-            raise DevicesTooLate(_too_late(number, len(devices), devices[0].platform)) from error
-    else:
         jax.config.update("jax_platforms", "cpu")
 
 

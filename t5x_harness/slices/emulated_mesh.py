@@ -15,8 +15,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t5x_harness.slices.mesh import MeshRefused, plan_mesh, refusal
@@ -120,23 +119,17 @@ class SliceView:
         @functools.wraps(function)
         def on_slice(*args: Any, **kwargs: Any) -> Any:
             with self._lock:
-                if isinstance(self._globals["jax"], _JaxOnSlice):  # called by another wrapped function
+                jax = self._globals["jax"]
+                if isinstance(jax, _JaxOnSlice):  # called by another wrapped function
                     return function(*args, **kwargs)
-                with self.seen():
+                self._globals["jax"] = _JaxOnSlice(jax, self._slice)
+                try:
                     answer = self._asked(function, args, kwargs)
+                finally:
+                    self._globals["jax"] = jax
             return self._on_real_devices(answer)
 
         return on_slice
-
-    @contextmanager
-    def seen(self) -> Iterator[None]:
-        """Lets the module see the slice's devices while the context lasts."""
-        jax = self._globals["jax"]
-        self._globals["jax"] = _JaxOnSlice(jax, self._slice)
-        try:
-            yield
-        finally:
-            self._globals["jax"] = jax
 
     def _asked(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if function.__name__ != "default_mesh":

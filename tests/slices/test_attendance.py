@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import subprocess
 import sys
@@ -25,6 +26,17 @@ def coordinator(request: pytest.FixtureRequest) -> str:
     return f"127.0.0.1:{request.node.name}"
 
 
+@contextlib.contextmanager
+def program(coordinator: str, index: int) -> Iterator[subprocess.Popen[str]]:
+    """Starts a program that takes a place, which is killed at the end."""
+    words = [sys.executable, "-c", PROGRAM, coordinator, str(index)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout
+        assert other.stdout.readline() == "here\n"
+        yield other
+        other.kill()
+
+
 @pytest.fixture
 def first(coordinator: str) -> Iterator[Attendance]:
     attendance = Attendance(Pod(coordinator, 3, 0))
@@ -42,29 +54,19 @@ def test_those_who_have_come_are_not_missing(first: Attendance, coordinator: str
 
 
 def test_one_that_was_killed_is_missing_again(first: Attendance, coordinator: str) -> None:
-    words = [sys.executable, "-c", PROGRAM, coordinator, "2"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout
-        assert other.stdout.readline() == "here\n"
+    with program(coordinator, 2):
         assert first.missing() == [1]
-        other.kill()
-        other.wait()
-        assert first.missing() == [1, 2]
+    assert first.missing() == [1, 2]
 
 
 def test_a_second_program_of_a_host_is_refused_until_the_first_has_ended(coordinator: str) -> None:
-    words = [sys.executable, "-c", PROGRAM, coordinator, "1"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout
-        assert other.stdout.readline() == "here\n"
+    with program(coordinator, 1):
         with pytest.raises(DevicesInUseError) as refused:
             Attendance(Pod(coordinator, 3, 1))
         assert str(refused.value) == (
             "The TPU is already in use: another program of host 1 of 3 has asked JAX for its devices, which one has at "
             "a time, and has not ended. Wait for it, or end it on that host"
         )
-        other.kill()
-        other.wait()
     Attendance(Pod(coordinator, 3, 1)).leave()
 
 

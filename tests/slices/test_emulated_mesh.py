@@ -31,14 +31,9 @@ def ids(mesh):
 """
 
 
-def run(program: str) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + textwrap.dedent(program)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+def run(program: str, prelude: str = PRELUDE, cwd: Path | None = None) -> list[str]:
+    command = [sys.executable, "-c", prelude + textwrap.dedent(program)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -46,10 +41,10 @@ def run(program: str) -> list[str]:
 def test_a_backend_that_no_tpu_host_has_is_refused_as_jax_does() -> None:
     module: dict[str, Any] = {"jax": None}
     exec("def asked(backend): return jax.devices(backend)", module)
-    with SliceView(module["asked"], get_slice("v3-8"), None).seen():
-        assert len(module["asked"](None)) == len(module["asked"]("tpu")) == 8
-        with pytest.raises(RuntimeError, match="Unknown backend 'tpuu': a TPU host has tpu and cpu"):
-            module["asked"]("tpuu")
+    asked = SliceView(module["asked"], get_slice("v3-8"), None).wrapped(module["asked"])
+    assert len(asked(None)) == len(asked("tpu")) == 8
+    with pytest.raises(RuntimeError, match="Unknown backend 'tpuu': a TPU host has tpu and cpu"):
+        asked("tpuu")
 
 
 @pytest.mark.stack
@@ -176,19 +171,11 @@ def test_a_fork_with_a_mesh_of_its_own_keeps_it_and_says_so(tmp_path: Path) -> N
     from t5x import partitioning
     print([d.id for d in partitioning.default_mesh(2).devices[1]])
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        timeout=300,
-    )
-    assert done.stdout.splitlines() == [
+    assert run(program, prelude="", cwd=tmp_path) == [
         "this T5X lays out v5e-16 as {'data': 8, 'model': 2}, where the plan says that it refuses;"
         " its own layout is used",
         "[2, 3]",
-    ], done.stderr
+    ]
 
 
 @pytest.mark.stack
