@@ -16,27 +16,29 @@ from collections.abc import Mapping, Sequence
 
 from t5x_harness.aot.buffers import BufferAssignment
 from t5x_harness.aot.program_text import HloProgram
-from t5x_harness.aot.request import LayerStack
 
 LOW, HIGH = 2, 6
 """Layers of each stack: even, as models may alternate between two kinds. Further apart is slower and more exact."""
 
 
-def depths_of(stacks: Sequence[LayerStack]) -> tuple[list[dict[str, int]], list[float]]:
+def depths_of(stacks: Mapping[str, int]) -> tuple[list[dict[str, int]], list[float]]:
     """Chooses the depths to compile, and the weight of each in a sum that is the full depth; they add up to 1.
 
     Stacks of few layers keep them.
 
+    Args:
+      stacks: the layers of each stack at full depth, by binding.
+
     Returns:
       Layers by binding for each depth, and the weights; no depth if all layers are compiled at once.
     """
-    deep = [stack for stack in stacks if stack.layers > HIGH]
+    deep = {binding: layers for binding, layers in stacks.items() if layers > HIGH}
     if not deep:
         return [], [1.0]
-    low = {stack.binding: LOW if stack in deep else stack.layers for stack in stacks}
-    groups = [deep] if len({stack.layers for stack in deep}) == 1 else [[stack] for stack in deep]
-    weights = [(group[0].layers - LOW) / (HIGH - LOW) for group in groups]
-    higher = [low | {stack.binding: HIGH for stack in group} for group in groups]
+    low = {**stacks, **dict.fromkeys(deep, LOW)}
+    groups = [[*deep]] if len({*deep.values()}) == 1 else [[binding] for binding in deep]
+    weights = [(stacks[group[0]] - LOW) / (HIGH - LOW) for group in groups]
+    higher = [low | dict.fromkeys(group, HIGH) for group in groups]
     return [low, *higher], [1 - sum(weights), *weights]
 
 

@@ -63,7 +63,7 @@ def names_by_size(axes: Mapping[str, tuple[int, ...]], program: ProgramSpec) -> 
 def _compiled(account: ProgramAccount, run: AotRun, report: StageReport) -> None:
     name = account.program.name
     if account.is_extrapolated:
-        whole = ", ".join(f"{stack.binding} = {stack.layers}" for stack in run.stacks)
+        whole = ", ".join(f"{binding} = {layers}" for binding, layers in run.stacks.items())
         layers = f"extrapolated from {LOW} and {HIGH} layers to {whole}"
     else:
         layers = f"all layers, {account.why_whole}" if account.why_whole else "all layers"

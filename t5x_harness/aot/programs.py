@@ -23,7 +23,6 @@ from t5x_harness.aot.request import (
     TRAIN,
     AotRun,
     Knob,
-    LayerStack,
     LoweredProgram,
     ProgramSpec,
     axis_sizes,
@@ -54,7 +53,7 @@ def aot_run(plan: Planned) -> AotRun:
     state = sum(leaf.device_bytes(plan.mesh) for leaf in leaves)
     return AotRun(
         programs,
-        tuple(LayerStack(key.short, layers) for key, layers in bound_integers(plan.config, LAYERS)),
+        {key.short: layers for key, layers in bound_integers(plan.config, LAYERS)},
         any(_SCANNED in leaf.names for leaf in leaves),
         {TRAIN: state, EVAL: state, PREDICT: parameters, SCORE: parameters},
         plan.steps.to_train if plan.steps is not None else None,

@@ -55,14 +55,6 @@ class ProgramSpec(JsonValue):
 
 
 @dataclasses.dataclass(frozen=True)
-class LayerStack:
-    """A stack of layers: the binding of their number, and the number."""
-
-    binding: str
-    layers: int
-
-
-@dataclasses.dataclass(frozen=True)
 class Knob:
     """A binding that decides how much memory a run takes.
 
@@ -83,7 +75,7 @@ class AotRun(JsonValue):
 
     Attributes:
       programs: the programs that its job compiles.
-      stacks: the stacks of layers whose depth its config binds.
+      stacks: the layers of each stack whose depth its config binds, by binding.
       scanned: whether layers are one loop, whose program does not grow with their number.
       state_bytes: bytes of the train state on each device without padding, by program; ``predict`` and ``score`` have
         parameters alone.
@@ -98,7 +90,7 @@ class AotRun(JsonValue):
     """
 
     programs: tuple[ProgramSpec, ...]
-    stacks: tuple[LayerStack, ...]
+    stacks: Mapping[str, int]
     scanned: bool
     state_bytes: Mapping[str, int]
     steps: int | None

@@ -174,10 +174,26 @@ class SafetensorsFolder:
             self._read_header(file)
 
     def _read_header(self, file: Path) -> None:
-        metadata, tensors, start = _header_of(file)
+        try:
+            with file.open("rb") as stream:
+                (length,) = struct.unpack("<Q", stream.read(8))
+                if length > min(_LONGEST_HEADER, file.stat().st_size):
+                    raise ValueError(f"a header of {length} bytes")
+                header = json_object(stream.read(length))
+            metadata = header.pop("__metadata__", {})
+            if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
+                raise ValueError("__metadata__ is not made of texts")
+            entries = [_entry(file, *item) for item in header.items()]
+        except (struct.error, ValueError) as error:
+            raise ConversionError(
+                f"{file} is not a file of safetensors, or it is cut off: {error}. Copy it again"
+            ) from None
+        except OSError as error:
+            raise ConversionError(f"{file} cannot be read: {error.strerror}") from None
         self.metadata |= metadata
+        start = 8 + length
         size = file.stat().st_size - start
-        for tensor, begin, end in tensors:
+        for tensor, begin, end in entries:
             name = tensor.name
             if name in self._places:
                 raise ConversionError(f"{name} is in {self._places[name].file} and in {file}: remove one of them")
@@ -197,33 +213,6 @@ class SafetensorsFolder:
     def read(self, name: str) -> Array:
         """Returns an array, whose data is read when it is used."""
         return self._places[name].open("r")
-
-
-def _header_of(file: Path) -> tuple[dict[str, str], list[tuple[Tensor, int, int]], int]:
-    """Reads the header of a file.
-
-    Returns:
-      Its texts, its arrays with the start and end of each, and the start of the data.
-
-    Raises:
-      ConversionError: it is not a safetensors file.
-    """
-    try:
-        with file.open("rb") as stream:
-            (length,) = struct.unpack("<Q", stream.read(8))
-            if length > min(_LONGEST_HEADER, file.stat().st_size):
-                raise ValueError(f"a header of {length} bytes")
-            header = json_object(stream.read(length))
-        metadata = header.pop("__metadata__", {})
-        if not isinstance(metadata, dict) or not all(isinstance(text, str) for text in metadata.values()):
-            raise ValueError("__metadata__ is not made of texts")
-        return metadata, [_entry(file, *item) for item in header.items()], 8 + length
-    except (struct.error, ValueError) as error:
-        raise ConversionError(
-            f"{file} is not a file of safetensors, or it is cut off: {error}. Copy it again"
-        ) from None
-    except OSError as error:
-        raise ConversionError(f"{file} cannot be read: {error.strerror}") from None
 
 
 def _entry(file: Path, name: str, entry: Any) -> tuple[Tensor, int, int]:

@@ -26,7 +26,7 @@ def planned(batch: int = 64, state: int = GIB, steps: int | None = 1000, **knobs
     """Returns a run on v3-8 whose state, of ``state`` bytes, is cut along the model axis."""
     return AotRun(
         (program(batch=batch), program("predict", batch)),
-        (),
+        {},
         False,
         {"train": state, "predict": state // 4},
         steps,

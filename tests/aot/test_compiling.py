@@ -16,7 +16,7 @@ from t5x_harness.aot import account, compiling
 from t5x_harness.aot.compiling import CompiledProgram, Compiler, available_bytes, needed_bytes
 from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.refusals import NotCompiled, findings_of, refused
-from t5x_harness.aot.request import AotRun, LayerStack, LoweredProgram, ProgramSpec
+from t5x_harness.aot.request import AotRun, LoweredProgram, ProgramSpec
 from t5x_harness.commands.main import main
 from t5x_harness.spec import AotMode, Finding, RunSettings, RunSpec, Severity, Stage
 from t5x_harness.workers.errors import RunDied
@@ -198,15 +198,15 @@ def test_what_another_process_compiled_meanwhile_is_not_compiled_again(
 @pytest.mark.parametrize(
     ("stacks", "scanned", "mode", "why"),
     [
-        ((), True, AotMode.DEPTHS, "which are one loop"),
-        ((), False, AotMode.DEPTHS, "as no binding says how many"),
-        ((LayerStack("network.T5Config.num_decoder_layers", 2),), False, AotMode.DEPTHS, "which are few"),
-        ((LayerStack("network.T5Config.num_decoder_layers", 12),), False, AotMode.DEPTHS, "which are not equal"),
-        ((), False, AotMode.MEMORY, ""),
+        ({}, True, AotMode.DEPTHS, "which are one loop"),
+        ({}, False, AotMode.DEPTHS, "as no binding says how many"),
+        ({"network.T5Config.num_decoder_layers": 2}, False, AotMode.DEPTHS, "which are few"),
+        ({"network.T5Config.num_decoder_layers": 12}, False, AotMode.DEPTHS, "which are not equal"),
+        ({}, False, AotMode.MEMORY, ""),
     ],
 )
 def test_why_all_layers_were_compiled_is_said(
-    stacks: tuple[LayerStack, ...],
+    stacks: dict[str, int],
     scanned: bool,
     mode: AotMode,
     why: str,
