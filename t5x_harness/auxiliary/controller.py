@@ -117,10 +117,8 @@ class Controller:
 
     def _wanted(self, step: int) -> bool:
         """Returns whether a job for a checkpoint has not started or not ended."""
-        records = self._journal.records
-        mine = [records.get((step, mixture)) for mixture in self._request.mixtures]
-        others = [record for (of, _), record in records.items() if of == step]
-        return None in mine or any(not record.state.has_ended for record in others)
+        started = {mixture: record.state for (of, mixture), record in self._journal.records.items() if of == step}
+        return not started.keys() >= {*self._request.mixtures} or not all(state.has_ended for state in started.values())
 
     def _waiting(self) -> list[tuple[int, str]]:
         records = self._journal.records

@@ -152,9 +152,7 @@ def watch(
                 happened.clear()
                 patience.renew()
             patience.wait(float("inf"))
-        return dataclasses.replace(
-            _status(prepared, journal), last_seen=controller.last_seen, train_failure=status.message
-        )
+        return _status(prepared, journal, controller.last_seen, status.message)
 
 
 def status_of(prepared: Prepared, project: str | None = None) -> Status:
@@ -167,14 +165,12 @@ def status_of(prepared: Prepared, project: str | None = None) -> Status:
     train = prepared.train
     place = folder_at(train.model_dir, project)
     steps = [checkpoint.step for checkpoint in finished_checkpoints(place, train.model_dir)]
-    return dataclasses.replace(
-        _status(prepared, Journal(place, prepared.request.name)), last_seen=max(steps, default=None)
-    )
+    return _status(prepared, Journal(place, prepared.request.name), max(steps, default=None))
 
 
-def _status(prepared: Prepared, journal: Journal) -> Status:
-    train = prepared.train
-    return Status(train.model_dir, prepared.request.name, tuple(journal.records.values()), train.last_step)
+def _status(prepared: Prepared, journal: Journal, last_seen: int | None, train_failure: str = "") -> Status:
+    train, records = prepared.train, tuple(journal.records.values())
+    return Status(train.model_dir, prepared.request.name, records, train.last_step, last_seen, train_failure)
 
 
 @contextlib.contextmanager
