@@ -12,11 +12,10 @@ from pretend_compiler import GIB, SPEC, PretendCompiler, planned
 
 from t5x_harness.aot.account import CODE_OF_A_PRODUCT, ProgramAccount, account_of
 from t5x_harness.aot.convolutions import ProductSize
-from t5x_harness.aot.description import describe, names_by_size
 from t5x_harness.aot.memory import PaddedSize
 from t5x_harness.aot.numbers import AotNumbers, PaddingNumbers
 from t5x_harness.aot.request import axis_sizes
-from t5x_harness.aot.stage import judge
+from t5x_harness.aot.stage import describe, judge, names_by_size
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.plan.arrays import Leaf
 from t5x_harness.slices.slice import get_slice
