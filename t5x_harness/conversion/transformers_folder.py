@@ -289,7 +289,14 @@ def write_tokenizer(
 
 
 def _of_pieces(folder: Path, sizes: Architecture, vocabulary: Vocabulary, content: bytes) -> Tokenizer:
-    model = _parsed(vocabulary, content)
+    from google.protobuf.message import DecodeError
+    from sentencepiece import sentencepiece_model_pb2 as protos
+
+    model = protos.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except DecodeError:
+        raise ConversionError(f"{vocabulary} is not a SentencePiece model") from None
     own = 0
     while own < len(model.pieces) and model.pieces[-1 - own].piece.lstrip("\u2581").startswith(_SENTINEL):
         own += 1
@@ -316,18 +323,6 @@ def _of_pieces(folder: Path, sizes: Architecture, vocabulary: Vocabulary, conten
     file.write_bytes(model.SerializeToString(deterministic=True) if own and not vocabulary.extra_ids else content)
     config = _config(folder, "T5Tokenizer", vocabulary.extra_ids or own)
     return Tokenizer((file, config), warnings=tuple(warnings))
-
-
-def _parsed(vocabulary: Vocabulary, content: bytes) -> Any:
-    from google.protobuf.message import DecodeError
-    from sentencepiece import sentencepiece_model_pb2 as protos
-
-    model = protos.ModelProto()
-    try:
-        model.ParseFromString(content)
-    except DecodeError:
-        raise ConversionError(f"{vocabulary} is not a SentencePiece model") from None
-    return model
 
 
 def _content(path: str) -> bytes | None:
