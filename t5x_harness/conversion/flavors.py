@@ -58,23 +58,20 @@ class ModelSettings:
     doubt: str = ""
 
 
-def settings_of(
-    gin_files: Sequence[str], bindings: Sequence[str] = (), search_paths: Sequence[str] = (), cwd: str = "."
-) -> ModelSettings:
+def settings_of(gin_files: Sequence[str], bindings: Sequence[str], search_paths: Sequence[str]) -> ModelSettings:
     """Reads settings from a config without executing it.
 
     Args:
       gin_files: the files of a model or a run, such as the ``config.gin`` that T5X writes into MODEL_DIR.
       bindings: Gin statements that are parsed after the files.
       search_paths: folders where files and includes are looked up.
-      cwd: the folder that relative paths start from.
 
     Raises:
       ConversionError: a file is missing.
     """
     from t5x_harness.lint.stage import missing_gin_files
 
-    spec = RunSpec(tuple(gin_files), tuple(bindings), tuple(search_paths), cwd=str(Path(cwd).absolute()))
+    spec = RunSpec(tuple(gin_files), tuple(bindings), tuple(search_paths), cwd=str(Path.cwd()))
     for missing in missing_gin_files(spec):
         raise ConversionError(missing)
     program = program_of(spec)

@@ -48,11 +48,6 @@ class MeshPlan:
         return mesh_text(self.shape)
 
     @property
-    def axis_names(self) -> tuple[str, str]:
-        """The axes, in the order of the array's dimensions."""
-        return ("data", "model")
-
-    @property
     def shape(self) -> dict[str, int]:
         """Devices along each axis: ``{"data": 4, "model": 2}``."""
         return {"data": len(self.device_indices), "model": len(self.device_indices[0])}

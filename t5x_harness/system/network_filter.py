@@ -195,7 +195,6 @@ def _of(call: int, *statements: tuple[int, int, int, int]) -> list[tuple[int, in
 class _StoppedCall(NamedTuple):
     """A system call that the kernel has stopped."""
 
-    cookie: int
     pid: int
     number: int
     arguments: tuple[int, ...]
@@ -263,7 +262,7 @@ def _answer_all(listener: int, calls: _CallNumbers) -> None:
                 continue
             return
         cookie, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(message)
-        attempt = _StoppedCall(cookie, pid, number, tuple(arguments))
+        attempt = _StoppedCall(pid, number, tuple(arguments))
         refused = attempt.refused(calls)
         if refused:
             _tell(attempt, refused)
