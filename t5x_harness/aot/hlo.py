@@ -80,9 +80,6 @@ class Shape:
             sizes[number] = -(-sizes[number] // part) * part
         return tuple(sizes)
 
-    def __str__(self) -> str:
-        return f"{self.dtype}[{','.join(map(str, self.dims))}]"
-
 
 @functools.cache
 def parse_arrays(text: str) -> tuple[Shape, ...]:

@@ -19,7 +19,6 @@ from t5x_harness.aot.hlo import Computation, Instruction, parse_arrays
 if TYPE_CHECKING:
     from t5x_harness.aot.hlo import Computation, Instruction
 
-_MODULE = re.compile(r"HloModule ([^\s,]+)")
 _COMPUTATION = re.compile(r"(ENTRY )?%?([^\s(]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"\s+(ROOT )?%?([^\s=]+) = (.*)$")
 _AFTER_TUPLE = re.compile(r"\) ([a-z][\w-]*)\(")
@@ -36,12 +35,10 @@ class HloProgram:
     """A compiled program, as one device runs it.
 
     Attributes:
-      name: the name of the module.
       entry: the name of the computation that it begins with.
       computations: all computations by name.
     """
 
-    name: str
     entry: str
     computations: Mapping[str, Computation]
 
@@ -90,14 +87,12 @@ def parse_program(lines: Iterable[str], where: str = "<text>") -> HloProgram:
     Raises:
       ProgramTextError: it is not such a text.
     """
-    name = entry = current = ""
+    entry = current = ""
     instructions: list[Instruction] = []
     computations: dict[str, Computation] = {}
     for number, line in enumerate(lines, start=1):
         if not current:
-            if not name and (module := _MODULE.match(line)):
-                name = module[1]
-            elif line[:1] in "%E" and (header := _COMPUTATION.match(line.rstrip())):
+            if line[:1] in "%E" and (header := _COMPUTATION.match(line.rstrip())):
                 current = header[2]
                 entry = current if header[1] else entry
         elif line[:1] == "}":
@@ -109,7 +104,7 @@ def parse_program(lines: Iterable[str], where: str = "<text>") -> HloProgram:
         raise ProgramTextError(
             f"{where}: not the text of a whole compiled program: " + ("it ends early" if current else "no ENTRY")
         )
-    return HloProgram(name, entry, computations)
+    return HloProgram(entry, computations)
 
 
 def _instruction(line: str, where: str) -> Instruction:
