@@ -13,14 +13,12 @@ from gin import config
 
 def bound_values() -> dict[tuple[str, str], dict[str, Any]]:
     """Returns Gin's own table of parameters with their values, by scope and selector."""
-    table: dict[tuple[str, str], dict[str, Any]] = config._CONFIG
-    return table
+    return config._CONFIG
 
 
 def file_readers() -> MutableSequence[tuple[Callable[[str], Any], Callable[[str], bool]]]:
     """Returns Gin's own list of readers, each with a function that says whether it can read a file."""
-    readers: list[tuple[Callable[[str], Any], Callable[[str], bool]]] = config._FILE_READERS
-    return readers
+    return config._FILE_READERS
 
 
 @dataclasses.dataclass(frozen=True)

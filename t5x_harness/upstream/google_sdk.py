@@ -28,5 +28,4 @@ def transport_on(kind: Any, channel: Any) -> Any:
 def http_options(rest_transport: Any, method: str) -> Sequence[Mapping[str, str]]:
     """Returns verb, URI and body of each HTTP form of a method; empty if the transport does not have the method."""
     base: Any = getattr(rest_transport, f"_Base{method}", None)
-    found: Sequence[Mapping[str, str]] = base._get_http_options() if hasattr(base, "_get_http_options") else []
-    return found
+    return base._get_http_options() if hasattr(base, "_get_http_options") else []

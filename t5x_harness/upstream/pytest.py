@@ -59,8 +59,7 @@ def compiled_expression(text: str) -> Expression | None:
 
 def temporary_folders(config: pytest.Config) -> pytest.TempPathFactory:
     """Returns the value of the fixture ``tmp_path_factory`` outside a test."""
-    factory: pytest.TempPathFactory = config._tmp_path_factory  # type: ignore[attr-defined]
-    return factory
+    return config._tmp_path_factory  # type: ignore[attr-defined]
 
 
 def fixture_definitions(name: str, item: pytest.Item) -> Sequence[Any]:
@@ -86,7 +85,7 @@ def scheduling_by(group_of: Callable[[str], str | None]) -> type:
     """
     from xdist.scheduler import LoadGroupScheduling
 
-    class GroupScheduling(LoadGroupScheduling):  # type: ignore[misc]
+    class GroupScheduling(LoadGroupScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid) or str(super()._split_scope(nodeid))
 

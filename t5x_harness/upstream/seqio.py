@@ -14,20 +14,17 @@ import tensorflow as tf
 
 def metric_functions(task: seqio.Task) -> Sequence[Callable[..., Any]]:
     """Returns the metric functions that a task was defined with."""
-    found: Sequence[Callable[..., Any]] = task._metric_fn_constructor_args
-    return found
+    return task._metric_fn_constructor_args
 
 
 def metric_objects(task: seqio.Task) -> Sequence[Any]:
     """Returns the metric objects that a task was defined with."""
-    found: Sequence[Any] = task._metric_objs_constructor_args
-    return found
+    return task._metric_objs_constructor_args
 
 
 def preprocessors(task: seqio.Task) -> Sequence[Callable[..., Any]]:
     """Returns the preprocessors that a task was defined with; the public property wraps them."""
-    found: Sequence[Callable[..., Any]] = task._preprocessor_constructor_args
-    return found
+    return task._preprocessor_constructor_args
 
 
 def preprocess(
@@ -57,14 +54,12 @@ def split_patterns(source: seqio.FileDataSource, split: str) -> tuple[str, ...]:
 
 def function_of(source: seqio.DataSourceInterface) -> Callable[..., Any] | None:
     """Returns the function that makes a source's examples; None for a source without one."""
-    found: Callable[..., Any] | None = getattr(source, "_dataset_fn", None)
-    return found
+    return getattr(source, "_dataset_fn", None)
 
 
 def declared_sizes(source: seqio.DataSourceInterface) -> Mapping[str, int] | None:
     """Returns the numbers of examples by split that a source was defined with."""
-    found: Mapping[str, int] | None = getattr(source, "_num_input_examples", None)
-    return found
+    return getattr(source, "_num_input_examples", None)
 
 
 def tfds_splits(source: seqio.TfdsDataSource) -> Sequence[str]:
@@ -94,8 +89,7 @@ def builder_kwargs(loader: Any) -> Mapping[str, Any]:
 
 def weights_of(mixture: seqio.Mixture) -> Mapping[str, Any]:
     """Returns the rate of each task that a mixture was defined with, by name: a number or a function."""
-    found: Mapping[str, Any] = mixture._task_to_rate
-    return found
+    return mixture._task_to_rate
 
 
 def vocabulary_file(vocabulary: seqio.Vocabulary) -> str | None:
@@ -145,8 +139,7 @@ def cached_source(folder: str, split: str) -> seqio.FileDataSource:
     """Returns SeqIO's own source for a split in a task's cache folder, complete or not."""
     from seqio.dataset_providers import _CachedDataSource
 
-    source: seqio.FileDataSource = _CachedDataSource(folder, split)
-    return source
+    return _CachedDataSource(folder, split)
 
 
 def forget_cache(task: seqio.Task) -> None:

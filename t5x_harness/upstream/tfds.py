@@ -41,5 +41,4 @@ def made_splits(builder: tfds.core.DatasetBuilder, download_manager: Any) -> tup
 
 def list_length(feature: Any) -> int | None:
     """Returns the fixed length of a feature that is a list; None for any length."""
-    found: int | None = getattr(feature, "_length", None)
-    return found
+    return getattr(feature, "_length", None)
