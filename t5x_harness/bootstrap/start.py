@@ -86,7 +86,7 @@ def _keep_in_subprocesses(subprocess: ModuleType) -> None:
 
 def _round_as_a_tpu(_: ModuleType) -> None:
     """Makes JAX round as a TPU does, or ends the program if this JAX cannot."""
-    from t5x_harness.upstream.tpu_numerics import JaxLacksRules, use_tpu_numerics
+    from t5x_harness.upstream.jax import JaxLacksRules, use_tpu_numerics
 
     try:
         use_tpu_numerics(True)

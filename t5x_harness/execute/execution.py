@@ -18,9 +18,9 @@ from t5x_harness.runtime.compile_cache import compile_cheaply
 from t5x_harness.slices.devices import force_cpu_devices
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, RunSpec, Severity, Stage
+from t5x_harness.upstream.jax import Contractions, JaxLacksRules, lowered, use_tpu_numerics
 from t5x_harness.upstream.short_run import configure_for_short_run
 from t5x_harness.upstream.t5x import install_mesh
-from t5x_harness.upstream.tpu_numerics import Contractions, JaxLacksRules, lowered, use_tpu_numerics
 
 if TYPE_CHECKING:
     from t5x_harness.execute.prepare import PreparedRun

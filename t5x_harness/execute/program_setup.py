@@ -258,8 +258,8 @@ class _Shrinking:
         from t5x_harness.execute.shrink import Shrinker
         from t5x_harness.execute.starting_checkpoint import StartMaker
         from t5x_harness.findings.stage_report import StageReport
-        from t5x_harness.gin.config import ENTRY_POINTS, GinConfig
-        from t5x_harness.gin.program import GinProgram
+        from t5x_harness.gin.config import GinConfig
+        from t5x_harness.gin.program import ENTRY_POINTS, GinProgram
         from t5x_harness.plan.checkpoint_source import find_initial
         from t5x_harness.resolve.datasets import few_examples, roles_of, tasks_of, vocabulary_ids
         from t5x_harness.resolve.resolved import EMBEDDING_ROWS, bound_integers

@@ -18,17 +18,10 @@ from typing import Any, overload
 
 import gin
 
-from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
+from t5x_harness.gin.program import BINDINGS, ENTRY_POINTS, MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.reader import read
 from t5x_harness.spec import Location, Mode, RunSpec
 from t5x_harness.upstream.gin import bound_values, file_readers
-
-ENTRY_POINTS: dict[Mode, tuple[str, str]] = {
-    Mode.TRAIN: ("t5x.train", "train"),
-    Mode.EVAL: ("t5x.eval", "evaluate"),
-    Mode.INFER: ("t5x.infer", "infer"),
-}
-"""For each mode the module that T5X runs as ``__main__`` and the function in it that the config binds."""
 
 REQUIRED = "%gin.REQUIRED"
 
@@ -85,7 +78,7 @@ class GinConfig:
     @property
     def entry(self) -> str:
         """Gin's name of the entry point: ``__main__.train``."""
-        return f"__main__.{ENTRY_POINTS[self.mode][1]}"
+        return f"{MAIN}.{ENTRY_POINTS[self.mode][1]}"
 
     def items(self) -> Iterator[tuple[BindingKey, Any]]:
         """Yields every binding with its value, references unresolved."""

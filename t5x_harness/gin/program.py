@@ -18,11 +18,14 @@ BINDINGS = "--gin bindings"
 
 MAIN = "__main__"
 
-ENTRIES: Mapping[str, Mode] = {
-    f"{MAIN}.train": Mode.TRAIN,
-    f"{MAIN}.evaluate": Mode.EVAL,
-    f"{MAIN}.infer": Mode.INFER,
+ENTRY_POINTS: Mapping[Mode, tuple[str, str]] = {
+    Mode.TRAIN: ("t5x.train", "train"),
+    Mode.EVAL: ("t5x.eval", "evaluate"),
+    Mode.INFER: ("t5x.infer", "infer"),
 }
+"""For each mode the module that T5X runs as ``__main__`` and the function in it that the config binds."""
+
+ENTRIES: Mapping[str, Mode] = {f"{MAIN}.{function}": mode for mode, (_, function) in ENTRY_POINTS.items()}
 """The function that T5X calls in each mode, by its full name here."""
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.program import MAIN
 from t5x_harness.gin.sources import SourceFinder, may_load
-from t5x_harness.gin.symbols import BUILTINS
+from t5x_harness.gin.symbols import BINARIES, BUILTINS
 
 LIBRARIES = ("seqio", "optax")
 """The libraries beside T5X that have a snapshot; package and distribution share the name."""
@@ -50,21 +50,6 @@ class Configurable:
     denied: tuple[str, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Record:
-    """One snapshot file.
-
-    Attributes:
-      version: the version of the library that it was made from; empty for T5X, which never had one.
-      modules: by module, then symbol, what is known of it.
-      other: by module, further names in it.
-    """
-
-    version: str
-    modules: Mapping[str, Mapping[str, Mapping[str, Any]]]
-    other: Mapping[str, tuple[str, ...]]
-
-
 class Snapshot:
     """What T5X, its libraries and the user's modules offer, and a cautious answer where what is in use may differ.
 
@@ -89,7 +74,7 @@ class Snapshot:
 
     def find(self, name: str) -> Configurable | None:
         """Looks up a full name; ``__main__`` means T5X's binaries."""
-        name = self.canonical(_BINARIES.get(name, name))
+        name = self.canonical(BINARIES.get(name, name))
         module = self.module_of(name)
         if module is None or module == BUILTINS:
             return None
@@ -126,7 +111,7 @@ class Snapshot:
         if library not in LIBRARIES or self._finder is None:
             return None
         if library not in self._doubts:
-            recorded, version = _record(library).version, _installed_version(library, self._finder)
+            recorded, version = _record(library)["version"], _installed_version(library, self._finder)
             differs = version not in (None, recorded)
             self._doubts[library] = f"the record is of {library} {recorded}, here is {version}" if differs else None
         return self._doubts[library]
@@ -155,7 +140,7 @@ class Snapshot:
         """Returns the full names in T5X that a bare selector could mean, such as ``utils.DatasetConfig``."""
         return tuple(
             f"{module}.{symbol}"
-            for module, symbols in _record("t5x").modules.items()
+            for module, symbols in _record("t5x")["modules"].items()
             for symbol in symbols
             if f".{module}.{symbol}".endswith(f".{selector}")
         )
@@ -197,7 +182,7 @@ class Snapshot:
         if module == BUILTINS:
             return False
         if module.split(".")[0] in LIBRARIES and module in _modules(module):
-            return word in _record(module.split(".")[0]).other[module] or self.doubt(module) is not None
+            return word in _record(module.split(".")[0])["other"][module] or self.doubt(module) is not None
         sources = self._sources
         source = sources.source(module) if sources is not None else None
         is_read = not anywhere and (self.is_embedded or module not in _modules(module))
@@ -212,10 +197,10 @@ class Snapshot:
         """Returns whether a configurable in use, such as one of a fork, may have a parameter that the record lacks."""
         if name.split(".")[0] in LIBRARIES:
             return self.doubt(name) is not None
-        module = self.module_of(_BINARIES.get(name, name))
+        module = self.module_of(BINARIES.get(name, name))
         if self.is_embedded or module is None or module not in _modules(module):
             return False
-        symbol, _, method = _BINARIES.get(name, name)[len(module) + 1 :].partition(".")
+        symbol, _, method = BINARIES.get(name, name)[len(module) + 1 :].partition(".")
         names = _names_in(self._text(module), symbol, method)
         return names is not None and parameter in names
 
@@ -243,25 +228,17 @@ def _names_in(source: str, symbol: str, method: str) -> frozenset[str] | None:
     return frozenset(names)
 
 
-_BINARIES = {
-    "__main__.train": "t5x.train.train",
-    "__main__.evaluate": "t5x.eval.evaluate",
-    "__main__.infer": "t5x.infer.infer",
-}
-
-
 @functools.cache
-def _record(library: str) -> _Record:
+def _record(library: str) -> Mapping[str, Any]:
+    """Reads a snapshot: ``modules`` with their symbols, and of a library its ``version`` and ``other`` names."""
     text = resources.files("t5x_harness.gin").joinpath(f"{library}_api.json").read_text(encoding="utf-8")
-    content = json.loads(text)
-    other = {module: tuple(names) for module, names in content.get("other", {}).items()}
-    return _Record(content.get("version", ""), content["modules"], other)
+    return json.loads(text)  # type: ignore[no-any-return]
 
 
 def _modules(name: str) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
     """Returns the recorded modules of the library that a full name belongs to; empty for one that has no record."""
     root = name.split(".")[0]
-    return _record(root).modules if root in ("t5x", *LIBRARIES) else {}
+    return _record(root)["modules"] if root in ("t5x", *LIBRARIES) else {}
 
 
 @functools.lru_cache(maxsize=4096)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from t5x_harness.gin.program import MAIN, Import
+from t5x_harness.gin.program import ENTRIES, ENTRY_POINTS, MAIN, Import
 
 BUILTINS = "__gin__"
 """The module of names that a file asks Gin's own symbol ``gin`` for, and that it does not have."""
@@ -24,16 +24,15 @@ _DECORATED = (
     "t5x.gin_utils.string_split_fn",
     "t5x.gin_utils.sum_fn",
     "t5x.gin_utils.summarize_gin_config",
-    f"{MAIN}.train",
-    f"{MAIN}.evaluate",
-    f"{MAIN}.infer",
+    *ENTRIES,
 )
+
+BINARIES = {f"{MAIN}.{function}": f"{module}.{function}" for module, function in ENTRY_POINTS.values()}
+"""Full names in T5X of the functions that configs bind in its binaries."""
 
 # The binaries' functions, and Gin's own, are one object, whichever module they are reached through.
 _SAME = {
-    "t5x.train.train": f"{MAIN}.train",
-    "t5x.eval.evaluate": f"{MAIN}.evaluate",
-    "t5x.infer.infer": f"{MAIN}.infer",
+    **{name: binding for binding, name in BINARIES.items()},
     "t5x.precompile.precompile": f"{MAIN}.precompile",
     "gin.config.macro": "gin.macro",
     "gin.config.singleton": "gin.singleton",

@@ -12,7 +12,8 @@ from typing import Any
 
 import gin
 
-from t5x_harness.gin.config import ENTRY_POINTS, BindingKey, GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
+from t5x_harness.gin.program import ENTRY_POINTS
 
 _SCALARS = (str, int, float, bool)
 

@@ -73,9 +73,7 @@ LIBRARIES = (
             "jax/_src/xla_bridge.py": "backends",
         },
     ),
-    Library(
-        "jax", "t5x_harness/upstream/tpu_numerics.py", {"jax/_src/interpreters/mlir.py": "_platform_specific_lowerings"}
-    ),
+    Library("jax", "t5x_harness/upstream/jax.py", {"jax/_src/interpreters/mlir.py": "_platform_specific_lowerings"}),
     Library(
         "orbax-checkpoint",
         "t5x_harness/upstream/short_run.py",

@@ -30,7 +30,7 @@ from t5x_harness.execute.execution import note_numerics  # noqa: E402
 from t5x_harness.findings.stage_report import StageReport  # noqa: E402
 from t5x_harness.runtime.choice import Runtime  # noqa: E402
 from t5x_harness.spec import Outcome, RunSettings, RunSpec, Stage  # noqa: E402
-from t5x_harness.upstream.tpu_numerics import Contractions, lowered, use_tpu_numerics  # noqa: E402
+from t5x_harness.upstream.jax import Contractions, lowered, use_tpu_numerics  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
 NOT_CHECKED = (

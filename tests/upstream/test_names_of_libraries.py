@@ -100,7 +100,7 @@ def test_jax_has_a_rule_of_the_cpu_s_own_for_each_kind_of_matrix_product() -> No
     import jax
     from jax.interpreters import mlir
 
-    from t5x_harness.upstream.tpu_numerics import use_tpu_numerics
+    from t5x_harness.upstream.jax import use_tpu_numerics
 
     rules = mlir._platform_specific_lowerings["cpu"]
     kinds = (jax.lax.dot_general_p, jax.lax.conv_general_dilated_p)

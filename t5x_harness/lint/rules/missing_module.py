@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import os
 import sys
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from t5x_harness.findings.rule import Example, Found, Mistake
@@ -21,26 +20,6 @@ from t5x_harness.spec import Location, Severity, StandInPolicy
 from t5x_harness.system.misspelling import closest
 
 _MOST_MODULES = 300
-_DATASET = "t5x.utils.DatasetConfig"
-
-
-@dataclasses.dataclass(frozen=True)
-class MissingImport:
-    """An import in a user's module that Python cannot find.
-
-    Attributes:
-      name: the module that is imported.
-      part: the first component of its name that is not there.
-      importer: the module that imports it.
-      at: the line of the import.
-      asked_at: the line of the config that imports the importer, or a module that does.
-    """
-
-    name: str
-    part: str
-    importer: str
-    at: Location
-    asked_at: Location
 
 
 def named_modules(program: GinProgram) -> Iterator[tuple[str, Binding | MacroBinding]]:
@@ -48,22 +27,23 @@ def named_modules(program: GinProgram) -> Iterator[tuple[str, Binding | MacroBin
     seen: set[str] = set()
     for binding in program.final_bindings:
         given = program.resolve(binding)
-        is_name = (binding.target, binding.param) == (_DATASET, "module") and isinstance(given.value, str)
-        if is_name and given.value not in ("", "None", *seen):  # GIN08 has the quotes of 'None'
+        is_module = (binding.target, binding.param) == ("t5x.utils.DatasetConfig", "module")
+        # GIN08 has the quotes of 'None'.
+        if is_module and isinstance(given.value, str) and given.value not in ("", "None", *seen):
             seen.add(given.value)
             yield given.value, given
 
 
-def missing_imports(program: GinProgram, finder: ModuleFinder) -> tuple[MissingImport, ...]:
-    """Returns the unconditional imports of the project's modules that Python would not find, each package once.
+def _missing_imports(context: Context, finder: ModuleFinder) -> Iterable[Found]:
+    """Finds the unconditional imports of the project's modules that Python would not find, each package once.
 
     Returns nothing if a module changes the search for modules, and ignores the imports of libraries.
     """
-    sources = SourceFinder(finder)
+    program, sources = context.program, SourceFinder(finder)
     waiting = deque((s.module, s.location) for s in program.imports if s.module != MAIN)
     waiting.extend((name, given.location) for name, given in named_modules(program))
     seen: set[str] = set()
-    found: dict[str, MissingImport] = {}
+    found: dict[str, Found] = {}
     while waiting and len(seen) < _MOST_MODULES:
         name, asked_at = waiting.popleft()
         if name in seen or not name:
@@ -82,8 +62,11 @@ def missing_imports(program: GinProgram, finder: ModuleFinder) -> tuple[MissingI
                 waiting.append((imported, asked_at))
             elif _is_surely_missing(program, finder, sources, imported):
                 part = finder.missing_part(imported)
-                found.setdefault(part, MissingImport(imported, part, name, Location(file, line), asked_at))
-    return tuple(found.values())
+                message = f"{file} imports {imported}, which is not there ({where(asked_at)} brings {name})"
+                fix = fix_of(context, finder, imported, part)
+                # Resolve, which imports it, has the error.
+                found.setdefault(part, Found(message, Location(file, line), fix, severity=Severity.WARNING))
+    return found.values()
 
 
 def _own_file(program: GinProgram, finder: ModuleFinder, name: str) -> str | None:
@@ -133,7 +116,8 @@ GIN15 = Mistake(
 @finds(GIN15)
 def missing_module(context: Context) -> Iterator[Found]:
     """Finds each module that Python would not find, in the config's imports and in those of the user's modules."""
-    finder = _finder(context.program)
+    parent = context.program.t5x_parent
+    finder = ModuleFinder(module_path(context.program.spec), Path(parent) if parent else None)
     for problem in context.program.problems_of(ProblemKind.MISSING_MODULE):
         part = problem.detail
         whole = "" if part == problem.subject else f" (for {problem.subject})"
@@ -156,18 +140,7 @@ def missing_module(context: Context) -> Iterator[Found]:
                 # A package that is missing altogether may be in the image of the job.
                 severity=Severity.ERROR if "." in part else Severity.WARNING,
             )
-    for missing in missing_imports(context.program, finder):
-        yield Found(
-            f"{missing.at.file} imports {missing.name}, which is not there ({where(missing.asked_at)} brings "
-            f"{missing.importer})",
-            missing.at,
-            fix_of(context, finder, missing.name, missing.part),
-            severity=Severity.WARNING,  # resolve, which imports it, has the error
-        )
-
-
-def _finder(program: GinProgram) -> ModuleFinder:
-    return ModuleFinder(module_path(program.spec), Path(program.t5x_parent) if program.t5x_parent else None)
+    yield from _missing_imports(context, finder)
 
 
 def _standin(context: Context, name: str, part: str) -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.lint.rules.meshes import MSH02, MSH03, uneven_batch
 from t5x_harness.lint.rules.names import GIN20
+from t5x_harness.lint.rules.numbers import MSH02, MSH03, uneven_batch
 from t5x_harness.lint.rules.strings import GIN08
 from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Severity
