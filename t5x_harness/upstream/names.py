@@ -71,9 +71,9 @@ LIBRARIES = (
             "jax/_src/lru_cache.py": "_CACHE_SUFFIX",
             "jax/_src/distributed.py": "initialize",
             "jax/_src/xla_bridge.py": "backends",
+            "jax/_src/interpreters/mlir.py": "_platform_specific_lowerings",
         },
     ),
-    Library("jax", "t5x_harness/upstream/jax.py", {"jax/_src/interpreters/mlir.py": "_platform_specific_lowerings"}),
     Library(
         "orbax-checkpoint",
         "t5x_harness/upstream/short_run.py",
