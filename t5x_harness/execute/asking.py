@@ -14,7 +14,8 @@ import jax
 import seqio
 
 from t5x_harness.aot.programs import aot_run, capture
-from t5x_harness.gin.config import ENTRY_POINTS, GinConfig
+from t5x_harness.gin.config import GinConfig
+from t5x_harness.gin.program import ENTRY_POINTS
 from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.datasets import few_examples
 from t5x_harness.resolve.exceptions import passed_through_t5x, raised_by_harness
