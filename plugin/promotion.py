@@ -112,13 +112,16 @@ class Promotion(PromotionSession):
         Raises:
           ResourcesError: the machine is not named, or only in part.
         """
-        from t5x_harness.runs.job import job_executor
+        from t5x_harness.runs.job import JobExecutor, aot_mode
 
         name = item.name if not hasattr(item, "spec") else item.spec.name
         order = self.order(name, of_checkpoint or self.resources(item), spec.slice, target)
         if of_checkpoint is not None:
             order = dataclasses.replace(order, name=f"{item.name}-{spec.name}", standins=False)
-        return job_executor(order, spec, lambda: self.jobs, self.settings.aot)
+        if spec.settings.full_size:
+            order = dataclasses.replace(order, shrink=False)
+        aot, why_unseen = aot_mode(self.settings.aot, full_size=not order.shrink)
+        return lambda local: JobExecutor(local, order, lambda: self.jobs, aot, why_unseen)
 
     def check_order(self, item: pytest.Item, resources: TpuResources, slice_name: str, target: VertexTarget) -> None:
         """Checks a test's job before anything is run for it.

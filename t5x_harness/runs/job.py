@@ -258,23 +258,6 @@ class JobExecutor:
         return staged, tuple(moved)
 
 
-def job_executor(
-    order: JobOrder, spec: RunSpec, jobs: Callable[[], PromotedJobs], aot: str | None = None
-) -> Callable[[LocalExecutor], JobExecutor]:
-    """Returns what makes the executor of a promoted run out of the one that runs stages here.
-
-    Args:
-      order: what its job is to be like.
-      spec: the run.
-      jobs: the session's.
-      aot: how its programs are compiled before, or ``off``; None for what is usual.
-    """
-    if spec.settings.full_size:
-        order = dataclasses.replace(order, shrink=False)
-    mode, why_unseen = aot_mode(aot, full_size=not order.shrink)
-    return lambda local: JobExecutor(local, order, jobs, mode, why_unseen)
-
-
 def aot_mode(given: str | None, *, full_size: bool) -> tuple[AotMode | None, str]:
     """Returns how a job's programs are compiled before it is sent; or None, and in words why they are not.
 

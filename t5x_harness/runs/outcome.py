@@ -47,18 +47,13 @@ def reported(results: Sequence[StageResult]) -> tuple[StageResult, ...]:
     A mistake that several stages found is reported by the last of them. Stages that a failure left out are listed;
     stages that a job does not have, or was not sent to run, are not part of the run.
     """
-    once = _without_repeats(results)
-    return tuple(once) if any(stage.outcome is Outcome.FAILED for stage in once) else _as_far_as_run(once)
-
-
-def _without_repeats(results: Sequence[StageResult]) -> list[StageResult]:
     said: set[tuple[str, Location]] = set()
-    left: list[StageResult] = []
+    once: list[StageResult] = []
     for result in reversed(results):
         findings = tuple(f for f in result.findings if f.location is None or (f.code, f.location) not in said)
         said.update((f.code, f.location) for f in result.findings if f.location is not None)
-        left.append(dataclasses.replace(result, findings=findings))
-    return left[::-1]
+        once.insert(0, dataclasses.replace(result, findings=findings))
+    return tuple(once) if any(stage.outcome is Outcome.FAILED for stage in once) else _as_far_as_run(once)
 
 
 def _as_far_as_run(stages: Sequence[StageResult]) -> tuple[StageResult, ...]:

@@ -238,7 +238,8 @@ class ForkedRun(RunProcess):
         parts = [f"{method}() took longer than its limit of {timeout:g} s; the run was killed"]
         if self._stopped:
             parts.append(f"it had been stopped by {self._stopped[0]}")
-        parts.append(f"last progress: {_in_words(self._last_event)}" if self._last_event else "it reported no progress")
+        progress = ", ".join(f"{key} {value}" for key, value in (self._last_event or {}).items())
+        parts.append(f"last progress: {progress}" if progress else "it reported no progress")
         if stack:
             parts.append(f"it was at {stack}")
         elif dump:
@@ -353,7 +354,3 @@ def raised(reply: Mapping[str, Any], *, log_tail: str) -> RunRaised:
         at=at,
         method=where,
     )
-
-
-def _in_words(event: Mapping[str, Any]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in event.items())

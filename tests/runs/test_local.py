@@ -17,16 +17,23 @@ from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOu
 PASSES = {s: StageResult(s, Outcome.PASSED, exercised=1) for s in Stage}
 
 
-class FakeRun:
-    """A run whose methods answer what a test says: a StageResult, artifacts, or an exception to raise."""
+class FakeZygote:
+    """Starts a run, and is it: its methods answer what a test says, a StageResult, artifacts, or an error to raise."""
 
-    def __init__(self, answers: Mapping[str, Any], called: list[str]) -> None:
-        self._answers = answers
-        self._called = called
+    def __init__(self, answers: Mapping[str, Any]) -> None:
+        self.called: list[str] = []
+        self.started: list[dict[str, Any]] = []
         self.closed = False
+        self._answers = answers
+
+    def start(self, factory: str, argument: Mapping[str, Any], **options: Any) -> Any:
+        self.started.append({"factory": factory, "argument": argument, **options})
+        if refusal := self._answers.get("start"):
+            raise refusal
+        return self
 
     def call(self, method: str, /, *, on_progress: Any = None, **_: Any) -> Any:
-        self._called.append(method)
+        self.called.append(method)
         answer = self._answers.get(method, PASSES.get(method))  # type: ignore[call-overload]
         if on_progress:
             on_progress({"stage": method})
@@ -38,20 +45,8 @@ class FakeRun:
         self.closed = True
 
 
-class FakeZygote:
-    """Starts a FakeRun and keeps what it was started with."""
-
-    def __init__(self, answers: Mapping[str, Any]) -> None:
-        self.called: list[str] = []
-        self.started: list[dict[str, Any]] = []
-        self.run = FakeRun(answers, self.called)
-        self._refuses = answers.get("start")
-
-    def start(self, factory: str, argument: Mapping[str, Any], **options: Any) -> Any:
-        self.started.append({"factory": factory, "argument": argument, **options})
-        if self._refuses:
-            raise self._refuses
-        return self.run
+def raised(error: str, **more: Any) -> RunRaised:
+    return RunRaised("x", type_name="OSError", error=error, traceback="", **more)
 
 
 @pytest.fixture
@@ -77,11 +72,7 @@ def make(tmp_path: Path) -> Callable[..., tuple[LocalRun, FakeZygote]]:
             "train cannot go on: the emulated Google Cloud, process 7, was killed (out of memory?), in train()",
         ),
         (RunTimedOut("slow", stack="in data.py", log_tail="last words"), "RUN06", "longer than its limit of 5 s"),
-        (
-            RunRaised("x", type_name="ValueError", error="no such slice", traceback="", log_tail="last words"),
-            "RUN08",
-            "train could not be started: no such slice",
-        ),
+        (raised("no such slice", log_tail="last words"), "RUN08", "train could not be started: no such slice"),
     ],
 )
 def test_the_end_of_the_process_is_a_failed_stage(make: Any, error: Exception, code: str, says: str) -> None:
@@ -95,10 +86,7 @@ def test_the_end_of_the_process_is_a_failed_stage(make: Any, error: Exception, c
 
 
 def test_a_module_that_ends_the_program_is_found_on_its_line(make: Any) -> None:
-    error = "module my_tasks called sys.exit(4)"
-    run, _ = make(
-        resolve=RunRaised("x", type_name="SystemExit", error=error, traceback="", at=("/here/my_tasks.py", 3))
-    )
+    run, _ = make(resolve=raised("module my_tasks called sys.exit(4)", at=("/here/my_tasks.py", 3)))
     (finding,) = run.stage(Stage.RESOLVE).findings
     assert finding.message == "resolve could not be started: module my_tasks called sys.exit(4)"
     assert str(finding.location) == "/here/my_tasks.py:3"
@@ -106,7 +94,7 @@ def test_a_module_that_ends_the_program_is_found_on_its_line(make: Any) -> None:
 
 
 def test_what_a_stage_raises_after_it_began_names_the_log(make: Any, tmp_path: Path) -> None:
-    run, _ = make(train=RunRaised("x", type_name="OSError", error="out of cheese", traceback="", method="train"))
+    run, _ = make(train=raised("out of cheese", method="train"))
     (finding,) = run.stage(Stage.TRAIN).findings
     assert (finding.code, finding.message) == ("RUN08", "train stopped: out of cheese")
     assert finding.fix == f"see the end of its log, {tmp_path / 'run/run.log'}"
@@ -116,7 +104,7 @@ def test_a_full_disk_is_named(make: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     usage = shutil.disk_usage("/")._replace(free=0)
     monkeypatch.setattr("t5x_harness.runs.local.shutil.disk_usage", lambda folder: usage)
     error = "[Errno 28] No space left on device"
-    run, _ = make(train=RunRaised("x", type_name="OSError", error=error, traceback="", method="train"))
+    run, _ = make(train=raised(error, method="train"))
     run.workspace.mkdir()
     (finding,) = run.stage(Stage.TRAIN).findings
     assert finding.message == f"train stopped: {error}; no space is left on the disk of {run.workspace}"
@@ -192,4 +180,4 @@ def test_a_run_starts_in_its_folder_with_its_modules(make: Any, tmp_path: Path) 
     assert start["python_path"] == (str(tmp_path / "tasks"), str(tmp_path))
     assert start["argument"]["spec"]["mode"] == "train"
     assert start["log"] == tmp_path / "run/run.log"
-    assert zygote.run.closed
+    assert zygote.closed

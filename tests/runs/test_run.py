@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import types
 from pathlib import Path
 from typing import Any
 
@@ -35,22 +37,6 @@ EVAL_OUTPUT_DIR = 'gs://my-bucket/eval'
 DROPOUT_RATE = 0.0
 """
 TRAIN_STAGES = tuple(stage for stage in Stage if stage is not Stage.AOT)  # which only runs where it is asked for
-
-
-class Worker:
-    """Stands for a zygote."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def warm(self) -> None:
-        self.calls.append("warm")
-
-    def kill(self) -> None:
-        self.calls.append("kill")
-
-    def close(self) -> None:
-        self.calls.append("close")
 
 
 @pytest.fixture
@@ -209,10 +195,12 @@ def executors(monkeypatch: pytest.MonkeyPatch) -> list[FakeExecutor]:
 
 
 @pytest.fixture
-def worker(monkeypatch: pytest.MonkeyPatch) -> Worker:
-    made = Worker()
-    monkeypatch.setattr(pool, "worker_for", lambda runtime: made)
-    return made
+def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is called of a zygote that stands for the runs' own."""
+    calls: list[str] = []
+    methods = {name: functools.partial(calls.append, name) for name in ("warm", "kill", "close")}
+    monkeypatch.setattr(pool, "worker_for", lambda runtime: types.SimpleNamespace(**methods))
+    return calls
 
 
 @pytest.fixture
@@ -222,17 +210,17 @@ def spec(tmp_path: Path) -> RunSpec:
 
 
 def test_runs_share_one_warmed_worker_that_is_closed(
-    tmp_path: Path, spec: RunSpec, executors: list[FakeExecutor], worker: Worker
+    tmp_path: Path, spec: RunSpec, executors: list[FakeExecutor], called: list[str]
 ) -> None:
     events: list[str] = []
     results = run_specs([spec] * 2, tmp_path / "w", on_progress=lambda spec: lambda event: events.append("x"))
     assert [result.passed for result in results] == [True, True]
-    assert worker.calls == ["warm", "close"]
+    assert called == ["warm", "close"]
     assert [each.runs[0].workspace for each in executors] == [tmp_path / "w" / "01-run", tmp_path / "w" / "02-run"]
     assert all(each.closed for each in executors)
 
 
-@pytest.mark.usefixtures("worker")
+@pytest.mark.usefixtures("called")
 @pytest.mark.parametrize(("network", "policy"), [(False, "forbid"), (True, "allow")])
 def test_runs_reach_beyond_this_machine_only_if_they_may_and_no_store_around_them(
     network: bool, policy: str, tmp_path: Path, spec: RunSpec, executors: list[FakeExecutor]
@@ -243,7 +231,7 @@ def test_runs_reach_beyond_this_machine_only_if_they_may_and_no_store_around_the
     assert vars(made)["options"]["env"]["T5X_HARNESS_GCS_ROOT"] is None
 
 
-@pytest.mark.usefixtures("executors", "worker")
+@pytest.mark.usefixtures("executors", "called")
 def test_until_ends_a_run_early(tmp_path: Path, spec: RunSpec) -> None:
     (result,) = run_specs([spec.with_settings(until=Stage.PLAN)], tmp_path / "w")
     assert [s.stage for s in result.stages] == [Stage.LINT, Stage.RESOLVE, Stage.PLAN]
@@ -279,17 +267,17 @@ def test_strictly_a_warning_fails_its_stage_and_leaves_out_the_next(
 
 
 def test_an_interrupted_caller_leaves_no_worker(
-    tmp_path: Path, spec: RunSpec, executors: list[FakeExecutor], worker: Worker
+    tmp_path: Path, spec: RunSpec, executors: list[FakeExecutor], called: list[str]
 ) -> None:
     results = run_specs([spec] * 2, tmp_path / "w")
     next(results)
     with pytest.raises(KeyboardInterrupt):
         results.throw(KeyboardInterrupt())
-    assert worker.calls[-2:] == ["kill", "close"]
+    assert called[-2:] == ["kill", "close"]
     assert all(each.closed for each in executors)
 
 
-def test_two_runs_into_one_folder_are_refused_before_anything_starts(tmp_path: Path, worker: Worker) -> None:
+def test_two_runs_into_one_folder_are_refused_before_anything_starts(tmp_path: Path, called: list[str]) -> None:
     specs = [
         RunSpec((f"{n}.gin",), cwd=str(tmp_path), settings=RunSettings(model_dir=d))
         for n, d in (("a", "out"), ("b", "./x/../out"))
@@ -298,7 +286,7 @@ def test_two_runs_into_one_folder_are_refused_before_anything_starts(tmp_path: P
         ValueError, match=r"a and b would both write into ./x/../out: give each run its own --model_dir"
     ):
         list(run_specs(specs, tmp_path / "w"))
-    assert worker.calls == []
+    assert called == []
     assert not (tmp_path / "w").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,13 @@ def start(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., RunProcess]]
     yield start_run
     for run in runs:
         run.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """What a module waits for that opens and reads it."""
+    os.mkfifo(tmp_path / "gate")
+    return tmp_path / "gate"
 
 
 @pytest.fixture

@@ -98,10 +98,8 @@ def test_one_process_imports_for_all_sessions(keeper: Zygote, session: Session, 
 
 
 def test_a_session_waits_for_one_that_still_imports(
-    socket_path: Path, folder: Path, session: Session, tmp_path: Path
+    socket_path: Path, folder: Path, session: Session, tmp_path: Path, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
     (folder / "heavy_module.py").write_text(f"open({str(gate)!r}).read()\n")
     with keep(socket_path, folder) as keeper:
         keeper.warm()
@@ -233,10 +231,9 @@ def test_a_file_that_has_changed_is_imported_anew(
 
 
 def test_a_file_written_while_it_was_imported_counts_as_changed(
-    socket_path: Path, folder: Path, session: Session, tmp_path: Path
+    socket_path: Path, folder: Path, session: Session, tmp_path: Path, gate: Path
 ) -> None:
-    file, gate = folder / "heavy_module.py", tmp_path / "gate"
-    os.mkfifo(gate)
+    file = folder / "heavy_module.py"
     file.write_text(f"VALUE = 1\nopen({str(gate)!r}).read()\n")
     with keep(socket_path, folder) as keeper:
         keeper.warm()
@@ -346,10 +343,8 @@ def test_without_a_keeper_a_session_imports_by_itself(session: Session, socket_p
 
 
 def test_a_keeper_that_dies_while_it_imports_is_replaced(
-    socket_path: Path, folder: Path, session: Session, tmp_path: Path
+    socket_path: Path, folder: Path, session: Session, tmp_path: Path, gate: Path
 ) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
     (folder / "heavy_module.py").write_text(f"import os\nif not os.environ.get('HERE'): open({str(gate)!r}).read()\n")
     with keep(socket_path, folder) as keeper:
         keeper.warm()

@@ -58,9 +58,7 @@ def test_what_an_import_puts_into_the_environment_stays(modules: str, tmp_path: 
             assert run.call("environment") == "no"
 
 
-def test_a_zygote_that_is_killed_while_it_imports_fails_one_run(modules: str, tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
+def test_a_zygote_that_is_killed_while_it_imports_fails_one_run(modules: str, tmp_path: Path, gate: Path) -> None:
     (tmp_path / "waits_module.py").write_text(f"open({str(gate)!r}).read()\n")
     with Zygote(preload=["waits_module"], python_path=[modules]) as zygote:
         zygote.warm()
