@@ -129,20 +129,15 @@ def artifacts(run: Execution) -> dict[str, Any]:
     return read_artifacts(run)
 
 
-def open_compiling(argument: Mapping[str, Any], progress: Progress) -> ProgramProcess:
-    """Sets up this process; see :func:`~t5x_harness.execute.execution.open_execution`."""
-    return ProgramProcess(open_execution(argument, progress))
-
-
 class ProgramProcess:
     """One program: lowered, and then compiled when no other process of this machine compiles.
 
-    Args:
-      run: the run that the program is one of.
+    Its arguments set up this process for the run that the program is one of; see
+    :func:`~t5x_harness.execute.execution.open_execution`.
     """
 
-    def __init__(self, run: Execution) -> None:
-        self._run = run
+    def __init__(self, argument: Mapping[str, Any], progress: Progress) -> None:
+        self._run = open_execution(argument, progress)
         self._lowered: Any = None
         self._turn = contextlib.ExitStack()  # to compile: the end of the process gives it back, however it comes
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from t5x_harness.workers import InProcess, RunProcess, Zygote
 
 FACTORY = "t5x_harness.execute.process:open_run"
-_COMPILING = "t5x_harness.execute.process:open_compiling"
+_COMPILING = "t5x_harness.execute.process:ProgramProcess"
 
 _LOG = "run.log"
 

@@ -68,11 +68,6 @@ class FrameReader:
             del self._buffer[:end]
         return messages
 
-    @property
-    def pending(self) -> int:
-        """The number of bytes of an unfinished frame."""
-        return len(self._buffer)
-
 
 class Channel:
     """A blocking end of a connection, for the child: any thread may send, one thread receives."""
@@ -219,20 +214,17 @@ class Connection:
         return [Event(name, message) for message in messages]
 
 
-def not_json(value: Any, name: str = "value") -> str | None:
+def not_json(value: Any, place: str = "value", around: tuple[int, ...] = ()) -> str | None:
     """Finds a part of a value that JSON cannot represent.
 
     Args:
       value: any Python object.
-      name: the name of the value in the answer.
+      place: the name of the value in the answer.
+      around: the ids of the values that contain it.
 
     Returns:
       The place and type of the first such part, such as ``float32 at value['loss'][0]``; None if there is none.
     """
-    return _not_json(value, name, ())
-
-
-def _not_json(value: Any, place: str, around: tuple[int, ...]) -> str | None:
     if value is None or isinstance(value, str | int | float):
         return None
     if id(value) in around:
@@ -249,6 +241,6 @@ def _not_json(value: Any, place: str, around: tuple[int, ...]) -> str | None:
         hint = " (a Mapping, but not a dict)" if isinstance(value, Mapping) else ""
         return f"{type(value).__qualname__}{hint} at {place}"
     for inner_place, part in parts:
-        if found := _not_json(part, inner_place, (*around, id(value))):
+        if found := not_json(part, inner_place, (*around, id(value))):
             return found
     return None
