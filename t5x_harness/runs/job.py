@@ -17,7 +17,7 @@ from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJ
 from t5x_harness.promotion.results import Earlier, JobResults, read_results, stages_of_job
 from t5x_harness.promotion.settings import NOT_SENT, UNSEEN
 from t5x_harness.report.table import verdicts
-from t5x_harness.spec import AotMode, Change, Changed, Finding, Outcome, Reason, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import AotMode, Change, Changed, Finding, Outcome, Reason, Severity, Stage, StageResult
 from t5x_harness.vertex.arguments import RunMode
 from t5x_harness.vertex.closure import unstaged_files
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
@@ -57,15 +57,11 @@ class JobExecutor:
         self._local = local
         self._order = order
         self._jobs = jobs
-        self._aot = aot
+        self.settings = {"tpu_numerics": False, "aot": aot}  # the numbers are a TPU's anyway
         self._why_unseen = why_unseen
         self._sent: _Sent | StageResult | None = None  # a result if it was not sent
         self._executed: Mapping[Stage, StageResult] = {}
         self._found = JobResults("")
-
-    def adapted(self, spec: RunSpec) -> RunSpec:
-        """Returns a run with the numbers of a TPU, whose programs are compiled as the order says."""
-        return spec.with_settings(tpu_numerics=False, aot=self._aot)
 
     def stage(self, run: Run, stage: Stage) -> StageResult:
         """Runs a stage; the first one that executes waits for the job."""

@@ -51,6 +51,8 @@ class LocalExecutor:
       claims: whether the run's ``model_dir`` must be empty, and is kept from other runs.
     """
 
+    settings: Mapping[str, Any] = {}  # a run here is as it is asked for
+
     def __init__(
         self,
         zygote: Zygote | InProcess,
@@ -69,10 +71,6 @@ class LocalExecutor:
         self._is_broken = False  # a stage ended the process, or kept it from starting
         self._google_env: Mapping[str, str] | None = None  # how the process uses it
         self._held = contextlib.ExitStack()
-
-    def adapted(self, spec: RunSpec) -> RunSpec:
-        """Returns the run as it is."""
-        return spec
 
     def stage(self, run: Run, stage: Stage) -> StageResult:
         """Runs a stage; whatever ends the process is a failure of the stage."""

@@ -27,10 +27,13 @@ if TYPE_CHECKING:
 
 
 class Executor(Protocol):
-    """Runs the stages after lint; its only state is the process, or the job, that it runs them in."""
+    """Runs the stages after lint; its only state is the process, or the job, that it runs them in.
 
-    def adapted(self, spec: RunSpec) -> RunSpec:
-        """Returns a run as it is made here."""
+    Attributes:
+      settings: those of the run that are others here.
+    """
+
+    settings: Mapping[str, Any]
 
     def stage(self, run: Run, stage: Stage) -> StageResult:
         """Runs a stage, once those before it have been run."""
@@ -80,7 +83,7 @@ class Run(Closing):
         self.workspace = workspace.absolute()
         self.on_progress = on_progress
         self.done: dict[Stage, StageResult] = {}
-        self._asked_for = executor.adapted(spec) if executor is not None else spec
+        self._asked_for = spec if executor is None else spec.with_settings(**executor.settings)
         self._t5x_parent = t5x_parent
         self._run_if = run_if
         self._lint_on_slice = lint_on_slice

@@ -31,9 +31,7 @@ class FakeExecutor:
         self.asked: list[Stage] = []
         self.runs: list[Run] = []
         self.closed = False
-
-    def adapted(self, spec: RunSpec) -> RunSpec:
-        return spec
+        self.settings: dict[str, Any] = {}
 
     def stage(self, run: Run, stage: Stage) -> StageResult:
         self.asked.append(stage)
