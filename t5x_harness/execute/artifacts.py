@@ -20,7 +20,10 @@ def read_artifacts(run: Execution) -> dict[str, Any]:
     """Returns what a run wrote, as the fields of a RunResult that come from its folder."""
     model_dir = run.workspace / "model"
     if run.output and run.output.is_in_bucket:
-        keep(run.output.local, model_dir)  # a later run must not see it, and all runs share the buckets
+        # It is copied, by links if the file system allows: a later run must not see it, and all runs share the buckets.
+        shutil.rmtree(model_dir, ignore_errors=True)
+        if run.output.local.is_dir():
+            shutil.copytree(run.output.local, model_dir, copy_function=_link)
     elif run.output:
         model_dir = run.output.local
     metrics = scalars_in(model_dir) if model_dir.is_dir() else {}
@@ -70,13 +73,6 @@ def checkpoints_in(model_dir: Path) -> list[Checkpoint]:
         size = sum(f.stat().st_size for f in path.rglob("*") if f.is_file())
         found.append(Checkpoint(step, str(path), size))
     return found
-
-
-def keep(output: Path, folder: Path) -> None:
-    """Copies what ``output`` holds now into ``folder``, by links if the file system allows."""
-    shutil.rmtree(folder, ignore_errors=True)
-    if output.is_dir():
-        shutil.copytree(output, folder, copy_function=_link)
 
 
 def _link(source: str, target: str) -> None:

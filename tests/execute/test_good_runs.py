@@ -83,12 +83,8 @@ train_script.train.eval_period = 1000
     assert facts(result, Stage.TRAIN)["restored"].startswith("checkpoint_1000004: 146 arrays equal")
     assert sorted(result.metrics["train/loss"]) == [1_000_001, 1_000_002, 1_000_003, 1_000_004]
     assert all(math.isfinite(loss) for loss in result.metrics["train/loss"].values())
-    assert [(e["step"], e["of"]) for e in events if e["stage"] == "train" and "step" in e] == [
-        (1, 4),
-        (2, 4),
-        (3, 4),
-        (4, 4),
-    ]
+    told = [(event["step"], event["of"]) for event in events if event["stage"] == "train" and "step" in event]
+    assert told == [(step, 4) for step in range(1, 5)]
     assert result.stage(Stage.TRAIN).exercised == 4
     assert result.stage(Stage.EVAL).exercised == result.stage(Stage.INFER).exercised == 8
     assert {"inputs", "prediction"} <= result.predictions[-1].keys()

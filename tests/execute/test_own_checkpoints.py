@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import hashlib
 import os
 import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -128,12 +128,10 @@ def test_two_runs_at_once_start_from_the_same_checkpoint(run: Callable[..., RunR
         extra = "EVAL_OUTPUT_DIR = 'gs://mine/orbax'\n" if mode == "eval" else ""
         results[mode] = run(mode, f"gs://mine/{layout}/checkpoint_{STEP}", extra, name=mode)
 
-    runs = [threading.Thread(target=make, args=args) for args in (("eval", "orbax"), ("infer", "legacy"))]
-    for thread in runs:
-        thread.start()
-    for thread in runs:
-        thread.join()
-    for mode, layout in (("eval", "orbax"), ("infer", "legacy")):
+    layouts = {"eval": "orbax", "infer": "legacy"}
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        list(threads.map(make, layouts, layouts.values()))
+    for mode, layout in layouts.items():
         result = results[mode]
         restored = f"gs://mine/{layout}/checkpoint_{STEP}"
         stage = result.stage(mode)
