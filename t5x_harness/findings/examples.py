@@ -107,12 +107,17 @@ def training(*lines: str, **parts: Any) -> Example:
 
 def evaluating(*lines: str, **parts: Any) -> Example:
     """Returns an example of an eval config; see :func:`training`."""
-    return Example(_EVAL + "".join(f"{line}\n" for line in lines), **{"files": FILES, **parts})
+    return Example(evaluated(*lines), **{"files": FILES, **parts})
 
 
 def inferring(*lines: str, **parts: Any) -> Example:
     """Returns an example of an infer config; see :func:`training`."""
     return Example(inferred(*lines), **{"files": FILES, **parts})
+
+
+def evaluated(*lines: str) -> str:
+    """Returns an eval config that ends with these lines."""
+    return _EVAL + "".join(f"{line}\n" for line in lines)
 
 
 def inferred(*lines: str) -> str:
