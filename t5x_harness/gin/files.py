@@ -81,13 +81,11 @@ class ModuleFinder:
             parent = self.find(parent_name)
             if parent is None:
                 return None
-            return (
-                _look_in(parent.folders, last)
-                or (_ask_finders(name, parent.folders) if parent.folders else None)
-                or (
-                    FoundModule(None) if sys.modules.get(name) else None
-                )  # an attribute, such as os.path, once imported
-            )
+            found = _look_in(parent.folders, last)
+            if found is None and parent.folders:
+                found = _ask_finders(name, parent.folders)
+            # An attribute, such as os.path, once something imported it.
+            return found or (FoundModule(None) if sys.modules.get(name) else None)
         if name in sys.builtin_module_names or name in sys.stdlib_module_names:
             return FoundModule(None) if name in sys.builtin_module_names else self._top_level(name)
         if name == ORIGIN.parent.name:

@@ -85,16 +85,14 @@ def bound_values(program: GinProgram) -> tuple[BoundValue, ...]:
     for statement in program.statements:
         if isinstance(statement, (Binding, MacroBinding)):
             statements.setdefault(statement.key, []).append(statement)
-    return tuple(_bound_value(of_one) for of_one in statements.values())
-
-
-def _bound_value(statements: list[Binding | MacroBinding]) -> BoundValue:
-    *overridden, winner = statements
-    return BoundValue(
-        name=str(winner),
-        configurable=winner.target if isinstance(winner, Binding) else None,
-        assignment=_assignment(winner),
-        overridden=tuple(map(_assignment, overridden)),
+    return tuple(
+        BoundValue(
+            name=str(winner),
+            configurable=winner.target if isinstance(winner, Binding) else None,
+            assignment=_assignment(winner),
+            overridden=tuple(map(_assignment, overridden)),
+        )
+        for *overridden, winner in statements.values()
     )
 
 

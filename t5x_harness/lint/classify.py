@@ -132,7 +132,6 @@ def why_fragment(program: GinProgram, run_if: RunIf) -> str | None:
         return None
     files = ", ".join(program.spec.gin_files)
     if classification.kind is FileKind.FRAGMENT:
-        return classification.reason.replace(
-            files, "the file", 1
-        )  # the same words for every fragment, so that they are reported once
+        # The same words for every fragment, so that they are reported once.
+        return classification.reason.replace(files, "the file", 1)
     return f"{files} binds none of train, evaluate and infer as far as it can be read"

@@ -14,7 +14,7 @@ from t5x_harness.findings.printable import printable
 from t5x_harness.report.json import json_text
 from t5x_harness.report.report import PlacedFinding, Report, SourceLine, place_in, placed_findings, source_root
 from t5x_harness.report.terminal import stage_failure
-from t5x_harness.spec import Edit, Finding, Outcome
+from t5x_harness.spec import Finding, Outcome
 from t5x_harness.version import __version__
 
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -96,22 +96,18 @@ def _artifact(place: SourceLine) -> dict[str, str]:
 
 def _changes(finding: Finding, cwd: str, root: Path) -> list[dict[str, Any]]:
     """Returns the edits, by file; none at all if one of them is to a file outside the repository."""
-    by_file: dict[SourceLine, list[Edit]] = {}
+    by_file: dict[SourceLine, list[dict[str, Any]]] = {}
     for edit in finding.edits:
         place = place_in(root, cwd, edit.file, 1)
         if place is None:
             return []
-        by_file.setdefault(place, []).append(edit)
+        # A region of whole lines, up to the first column of the line after them; an insertion deletes nothing.
+        region = {"startLine": edit.first, "startColumn": 1, "endLine": edit.last + 1, "endColumn": 1}
+        replacement = {"deletedRegion": region, "insertedContent": {"text": edit.text}}
+        by_file.setdefault(place, []).append(replacement)
     return [
-        {"artifactLocation": _artifact(place), "replacements": list(map(_replacement, edits))}
-        for place, edits in by_file.items()
+        {"artifactLocation": _artifact(place), "replacements": replacements} for place, replacements in by_file.items()
     ]
-
-
-def _replacement(edit: Edit) -> dict[str, Any]:
-    """Returns a region of whole lines, up to the first column of the line after them; an insertion deletes nothing."""
-    region = {"startLine": edit.first, "startColumn": 1, "endLine": edit.last + 1, "endColumn": 1}
-    return {"deletedRegion": region, "insertedContent": {"text": edit.text}}
 
 
 def _fingerprints(findings: Sequence[PlacedFinding]) -> Iterator[str]:

@@ -1,15 +1,18 @@
-"""The reader comes to what Gin comes to: same files, same order, same winners."""
+"""The reader comes to what Gin comes to: same files, same order, same winners, and where each value comes from."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
 
 from t5x_harness.gin.program import BINDINGS
 from t5x_harness.gin.reader import read
+from t5x_harness.gin.reading import bound_values, program_of
 from t5x_harness.gin.values import Macro, Reference
 from t5x_harness.lint import lint
 from t5x_harness.lint.stage import missing_gin_files
-from t5x_harness.spec import Location, Mode, RunSpec, Severity
+from t5x_harness.spec import Assignment, BoundValue, Location, Mode, RunSpec, Severity
 
 
 def test_the_last_statement_wins_and_is_located(folder: Folder) -> None:
@@ -184,3 +187,57 @@ def test_what_only_the_embedded_t5x_can_open_is_warned_of(folder: Folder) -> Non
     assert missing_gin_files(RunSpec((DECODER,), cwd=str(folder.path)), t5x_parent=T5X) == ()  # it is here
     folder.write({DECODER: "BATCH_SIZE = 1\n"})
     assert "GIN16" not in [f.code for f in folder.findings(f"include '{DECODER}'\n")]
+
+
+def bound(folder: Path, files: dict[str, str], *bindings: str) -> dict[str, BoundValue]:
+    """What a run of the last of these files is bound to, by name and in order."""
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    spec = RunSpec((list(files)[-1],), bindings=bindings, runtime="embedded", cwd=str(folder))
+    return {value.name: value for value in bound_values(program_of(spec))}
+
+
+def test_the_last_statement_wins_and_the_others_are_kept_in_order(tmp_path: Path) -> None:
+    files = {"base.gin": "\nX = 1\n", "mid.gin": "include 'base.gin'\nX = 2\n", "run.gin": "include 'mid.gin'\nX = 3\n"}
+    in_run = Location("run.gin", 1)
+    assert bound(tmp_path, files, "X = [4, %Y]", "Y = 'z'") == {
+        "X": BoundValue(
+            "X",
+            None,
+            Assignment("[4, %Y]", Location(BINDINGS, 1)),
+            (
+                Assignment("1", Location("base.gin", 2, (in_run, Location("mid.gin", 1)))),
+                Assignment("2", Location("mid.gin", 2, (in_run,))),
+                Assignment("3", Location("run.gin", 2)),
+            ),
+        ),
+        "Y": BoundValue("Y", None, Assignment("'z'", Location(BINDINGS, 2))),
+    }
+
+
+def test_a_parameter_is_one_under_whatever_name_a_file_imports_it(tmp_path: Path) -> None:
+    head = "from __gin__ import dynamic_registration\n"
+    files = {
+        "a.gin": f"{head}from t5x import utils\ntrain/utils.DatasetConfig.batch_size = 8\n",
+        "b.gin": f"include 'a.gin'\n{head}from t5x import utils as u\ntrain/u.DatasetConfig.batch_size = %BATCH_SIZE\n",
+    }
+    values = bound(tmp_path, files)
+    assert list(values) == ["train/u.DatasetConfig.batch_size"]
+    (value,) = values.values()
+    assert value.configurable == "t5x.utils.DatasetConfig"
+    assert value.assignment == Assignment("%BATCH_SIZE", Location("b.gin", 4))
+    assert value.overridden == (Assignment("8", Location("a.gin", 3, (Location("b.gin", 1),))),)
+
+
+def test_scopes_are_not_mixed_up(tmp_path: Path) -> None:
+    head = "from __gin__ import dynamic_registration\nfrom t5x import utils\n"
+    values = bound(tmp_path, {"a.gin": f"{head}a/utils.DatasetConfig.seed = 1\nutils.DatasetConfig.seed = 2\n"})
+    assert {name: (v.assignment.value, v.overridden) for name, v in values.items()} == {
+        "a/utils.DatasetConfig.seed": ("1", ()),
+        "utils.DatasetConfig.seed": ("2", ()),
+    }
+
+
+def test_long_values_are_whole(tmp_path: Path) -> None:
+    values = bound(tmp_path, {"a.gin": f"X = {list(range(100))}\n"})
+    assert values["X"].assignment.value == str(list(range(100)))
