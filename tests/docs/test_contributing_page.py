@@ -24,14 +24,16 @@ PARTS = (t5x_harness.plugin, t5x_harness.fixtures, t5x_harness.sample_tasks)
 _METHOD = """
 from pathlib import Path
 from google.cloud.aiplatform_v1 import ListModelVersionCheckpointsRequest, ListModelVersionCheckpointsResponse
+from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.wire.api import Api
 
-api = Api.local(Path("vertex"))
+api = Api(VertexSettings(Path("vertex", "root"), Path("vertex", "jobs")))
 request = ListModelVersionCheckpointsRequest.serialize(
     ListModelVersionCheckpointsRequest(name="projects/p/locations/us-central1/models/1")
 )
 path = "/google.cloud.aiplatform.v1.ModelService/ListModelVersionCheckpoints"
-print(ListModelVersionCheckpointsResponse.deserialize(api.call(path, request, api.authority.token)).checkpoints)
+[answer] = api.stream(path, request, api.authority.token)
+print(ListModelVersionCheckpointsResponse.deserialize(answer).checkpoints)
 api.close()
 """
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_calls import calls_to
 from sdk_client import INTERPRETERS, SdkClient
 
 from t5x_harness.google.session import EmulatedCloud
@@ -25,29 +26,18 @@ def pytest_pycollect_makemodule() -> None:
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Any]:
     """An API in this process, with its state in memory."""
+    from t5x_harness.google.vertex.settings import VertexSettings
     from t5x_harness.google.vertex.wire.api import Api
 
-    api = Api.local(tmp_path)
+    api = Api(VertexSettings(tmp_path / "root", tmp_path / "jobs"))
     yield api
     api.close()
 
 
 @pytest.fixture
 def call(api: Any) -> Callable[..., Any]:
-    """Calls a method: ``call("JobService.GetCustomJob", name="…")`` returns the response's message.
-
-    Fields are arguments of the request's class. Errors raise ``ApiError``.
-    """
-    from t5x_harness.google.vertex.wire.rpc_table import rpc_table
-
-    def ask(method: str, **fields: Any) -> Any:
-        rpc = rpc_table().named(method)
-        assert rpc is not None, f"the library has no {method}"
-        return rpc.response.FromString(
-            api.call(rpc.path, rpc.request(**fields).SerializeToString(), api.authority.token)
-        )
-
-    return ask
+    """Calls a method of the API; see :func:`calls_to`."""
+    return calls_to(api)
 
 
 @pytest.fixture
@@ -95,19 +85,8 @@ def two_calls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[C
     from t5x_harness.google.vertex.settings import VertexSettings
     from t5x_harness.google.vertex.state import open_store
     from t5x_harness.google.vertex.wire.api import Api
-    from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
     state = open_store(request.param)
     settings = VertexSettings(root=tmp_path / "root", folder=tmp_path / "jobs")
-    apis = [Api(settings, state=state) for _ in range(2)]
-
-    def calling(api: Any) -> Callable[..., Any]:
-        def ask(method: str, **fields: Any) -> Any:
-            rpc: Any = rpc_table().named(method)
-            data = rpc.request(**fields).SerializeToString()
-            return rpc.response.FromString(api.call(rpc.path, data, api.authority.token))
-
-        return ask
-
-    yield [calling(api) for api in apis]
+    yield [calls_to(Api(settings, state=state)) for _ in range(2)]
     state.close()

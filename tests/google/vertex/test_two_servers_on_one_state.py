@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from api_calls import calls_to
 from google.cloud.aiplatform_v1 import types
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -88,23 +89,18 @@ def test_a_job_whose_server_ended_before_it_took_it_fails(monkeypatch: pytest.Mo
 def test_points_of_a_series_that_is_deleted_meanwhile_are_not_kept(order: list[bool]) -> None:
     """A later series with the same name would have them."""
     state = SteppedStore()
-    settings = VertexSettings(Path("root"), Path("jobs"))
-    api = Api(settings, state=state)
+    api = Api(VertexSettings(Path("root"), Path("jobs")), state=state)
     run = f"{BOARD}/experiments/e/runs/r"
     series = f"{run}/timeSeries/1"
     for name, kept in ((BOARD, Tensorboard()), (run, types.TensorboardRun.pb()())):
         state.create(name, kept.SerializeToString())
     state.create(series, types.TensorboardTimeSeries.pb()(name=series, value_type=1).SerializeToString())
-    write = types.WriteTensorboardRunDataRequest.pb()(
-        tensorboard_run=run,
-        time_series_data=[
-            {"tensorboard_time_series_id": "1", "value_type": 1, "values": [{"step": 1, "scalar": {"value": 2.0}}]}
-        ],
-    )
-    path = "/google.cloud.aiplatform.v1.TensorboardService/WriteTensorboardRunData"
+    data = {"tensorboard_time_series_id": "1", "value_type": 1, "values": [{"step": 1, "scalar": {"value": 2.0}}]}
     interleave(
         state,
-        lambda: api.call(path, write.SerializeToString(), api.authority.token),
+        lambda: calls_to(api)(
+            "TensorboardService.WriteTensorboardRunData", tensorboard_run=run, time_series_data=[data]
+        ),
         lambda: api.services.resources.delete(series),
         order,
     )

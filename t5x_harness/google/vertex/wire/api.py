@@ -6,8 +6,7 @@ import functools
 import re
 import traceback
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import quote
 
 from google.longrunning import operations_pb2
@@ -67,17 +66,10 @@ class Api:
         services.methods = methods_of(self._jobs)
         services.filters = {**nodes.FILTERS, **registry.FILTERS}
 
-    @classmethod
-    def local(cls, folder: Path) -> Self:
-        """Returns an API in this process, without a server and with its state in memory, for tests and tools.
-
-        Args:
-          folder: the folder for the object store (``root``) and the files of jobs (``jobs``).
-        """
-        return cls(VertexSettings(root=folder / "root", folder=folder / "jobs"))
-
-    def call(self, path: str, request: bytes, token: str, *, host: str = "", transport: str = "grpc") -> bytes:
-        """Answers one request to a method whose response is one message.
+    def stream(
+        self, path: str, request: bytes, token: str, *, host: str = "", transport: str = "grpc"
+    ) -> Iterator[bytes]:
+        """Answers one request to a method; yields the bytes of the response, or of each message of a streamed one.
 
         Args:
           path: the method's path in gRPC: ``/google.cloud.aiplatform.v1.JobService/GetCustomJob``.
@@ -87,19 +79,9 @@ class Api:
           transport: the transport for the record; empty for the harness's own requests, which hit no fault and are not
             recorded.
 
-        Returns:
-          The response's bytes.
-
         Raises:
           ApiError: the error for the client.
         """
-        (answer,) = self.stream(path, request, token, host=host, transport=transport)
-        return answer
-
-    def stream(
-        self, path: str, request: bytes, token: str, *, host: str = "", transport: str = "grpc"
-    ) -> Iterator[bytes]:
-        """Answers one request to any method, like :meth:`call`; yields each message of a streamed response."""
         version = "v1beta1" if ".v1beta1." in path else "v1"
         rpc = self.rpc(path)
         code, about = "OK", ""

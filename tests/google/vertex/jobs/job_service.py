@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from api_calls import calls_to
 
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.logs import read_lines
@@ -60,10 +61,7 @@ class Service:
 
     def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method of JobService with the fields of its request."""
-        rpc = self.api.rpc(f"/google.cloud.aiplatform.v1.JobService/{method}")
-        assert rpc
-        request = rpc.request(**fields)
-        return rpc.response.FromString(self.api.call(rpc.path, request.SerializeToString(), self.api.authority.token))
+        return calls_to(self.api)(f"JobService.{method}", **fields)
 
     def refused(self, method: str, **fields: Any) -> tuple[str, str]:
         """The code and the message of a call's error."""

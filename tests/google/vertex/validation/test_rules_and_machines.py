@@ -6,7 +6,6 @@ import json
 import re
 import string
 import types
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -196,19 +195,13 @@ def test_the_list_is_the_apis() -> None:
     assert set(accelerator_types()) == {type_.name for type_ in types.AcceleratorType}
 
 
-def test_a_request_with_one_is_refused_with_what_was_meant(tmp_path: Path) -> None:
-    from t5x_harness.google.vertex.wire.api import Api
+def test_a_request_with_one_is_refused_with_what_was_meant(api: Any) -> None:
     from t5x_harness.google.vertex.wire.rest import RestRequest, answer_rest
 
     machine = {"machineType": "cloud-tpu", "acceleratorType": "v3-32", "acceleratorCount": 32}
     body = {"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"machineSpec": machine, "replicaCount": 1}]}}
-    api = Api.local(tmp_path)
     path = "/v1/projects/my-project/locations/us-central1/customJobs"
-    try:
-        request = RestRequest("POST", path, body=json.dumps(body).encode(), token=api.authority.token)
-        answer = answer_rest(api, request)
-    finally:
-        api.close()
+    answer = answer_rest(api, RestRequest("POST", path, body=json.dumps(body).encode(), token=api.authority.token))
     assert answer.status == 400
     error = json.loads(answer.body)["error"]
     assert error["status"] == "INVALID_ARGUMENT"
