@@ -40,7 +40,7 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]
     servers: list[subprocess.Popen[str]] = []
 
     def start(url: str, *scripts: str) -> subprocess.Popen[str]:
-        path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+        path = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
         words = [sys.executable, str(HERE / "job_service.py"), str(tmp_path / f"other-{len(servers)}"), url, *scripts]
         environment = {**os.environ, "PYTHONPATH": path}
         servers.append(
