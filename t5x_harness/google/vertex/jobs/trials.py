@@ -49,16 +49,15 @@ class TunedParameter:
     def of(cls, spec: Any) -> Self:
         kind = spec.WhichOneof("parameter_value_spec")
         values = getattr(spec, kind)
-        conditional = tuple(
-            (tuple(getattr(each, parent).values) if parent else (), cls.of(each.parameter_spec))
-            for each in spec.conditional_parameter_specs
-            for parent in [each.WhichOneof("parent_value_condition")]
-        )
+        below: list[tuple[tuple[Value, ...], TunedParameter]] = []
+        for each in spec.conditional_parameter_specs:
+            parent = each.WhichOneof("parent_value_condition")
+            below.append((tuple(getattr(each, parent).values) if parent else (), cls.of(each.parameter_spec)))
         if kind in ("categorical_value_spec", "discrete_value_spec"):
-            return cls(spec.parameter_id, tuple(values.values), scale=spec.scale_type, conditional=conditional)
+            return cls(spec.parameter_id, tuple(values.values), scale=spec.scale_type, conditional=tuple(below))
         whole = kind == "integer_value_spec"
         return cls(
-            spec.parameter_id, (), values.min_value, values.max_value, whole, spec.scale_type, conditional=conditional
+            spec.parameter_id, (), values.min_value, values.max_value, whole, spec.scale_type, conditional=tuple(below)
         )
 
     def at(self, place: float) -> Value:
