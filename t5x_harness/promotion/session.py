@@ -14,14 +14,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.promotion.marker import TPU, selects_only
-from t5x_harness.promotion.settings import PromotionSettings, target_of
+from t5x_harness.promotion.settings import JobOrder, PromotionSettings, order_of, target_of
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
 if TYPE_CHECKING:
     from t5x_harness.promotion.jobs import PromotedJobs
     from t5x_harness.promotion.marker import TpuResources
-    from t5x_harness.promotion.settings import JobOrder
     from t5x_harness.vertex.machine import Machine
 
 
@@ -111,8 +110,6 @@ class PromotionSession:
 
     def order(self, name: str, resources: TpuResources, slice_name: str, target: VertexTarget) -> JobOrder:
         """Returns a test's order for a job; see :func:`~t5x_harness.promotion.settings.order_of`."""
-        from t5x_harness.promotion.settings import order_of
-
         return order_of(name, resources, self.settings, target, slice_name)
 
     @property

@@ -85,12 +85,11 @@ def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
         "--gin.train.stats_period=1",
         "--gin.utils.SaveCheckpointConfig.period=3",
     } <= set(arguments)
-    cases = {case.get("name"): case for case in ElementTree.parse(pytester.path / "runs.xml").iter("testcase")}
+    found = properties(pytester.path / "runs.xml")
     for name, job in (("infer", "infer"), ("test_training", "test-training"), ("test_there", "test-there")):
-        properties = {p.get("name"): p.get("value") for p in cases[name].iter("property")}
-        assert properties["t5x.job"] == jobs[job].name
-        assert properties["t5x.devices"] == "8 x cpu: the emulated Vertex AI has no TPU"
-        assert "t5x.job_url" not in properties
+        assert found[name]["t5x.job"] == jobs[job].name
+        assert found[name]["t5x.devices"] == "8 x cpu: the emulated Vertex AI has no TPU"
+        assert "t5x.job_url" not in found[name]
 
 
 def test_configs_are_promoted_only_where_resources_are_named(run: Run, pytester: pytest.Pytester) -> None:
