@@ -25,18 +25,11 @@ _READ_AT_ONCE = 1 << 18  # bytes
 
 
 class HttpServer:
-    """Serves one ASGI application on any number of connections, however they are accepted.
-
-    Args:
-      connections: the open connections; by default a new, empty set.
-
-    Attributes:
-      buffer: what every connection reads into before the data is copied. Without it, asyncio allocates 256 KB for each
-        read.
-    """
+    """Serves one ASGI application on any number of connections, however they are accepted."""
 
     def __init__(self, app: App, connections: Connections | None = None) -> None:
         self.connections = Connections() if connections is None else connections
+        # What every connection reads into before the data is copied: asyncio would allocate 256 KB for each read.
         self.buffer = memoryview(bytearray(_READ_AT_ONCE))
         self._app = app
         self._exchanges: set[asyncio.Task[None]] = set()

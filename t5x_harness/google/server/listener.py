@@ -25,15 +25,10 @@ _CHECKS = 4  # in that time
 
 
 class Waiting(Protocol):
-    """A connection that requests arrive on.
+    """A connection that requests arrive on."""
 
-    Attributes:
-      waits_since: when it became idle, by ``time.monotonic``; :data:`BUSY` while a request is answered.
-      head_since: when the first bytes of an incomplete head arrived; otherwise :data:`BUSY`.
-    """
-
-    waits_since: float
-    head_since: float
+    waits_since: float  # when it became idle, by ``time.monotonic``; :data:`BUSY` while a request is answered
+    head_since: float  # when the first bytes of an incomplete head arrived; otherwise :data:`BUSY`
 
     def give_up(self) -> None:
         """Closes it because it is idle, or because a head does not end."""

@@ -45,11 +45,7 @@ class VertexMissing(Exception):
 
 
 class VertexService:
-    """The API, loaded when it is needed, in threads of its own.
-
-    Attributes:
-      resets: functions that are called, in a thread, when all resources of the session are removed.
-    """
+    """The API, loaded when it is needed, in threads of its own."""
 
     def __init__(self, options: VertexOptions, authority: Authority) -> None:
         self._options = options
@@ -58,7 +54,7 @@ class VertexService:
         self._state: StateStore | None = None
         self._settings: VertexSettings | None = None
         self._loading: asyncio.Task[Api] | None = None
-        self.resets: list[Callable[[], object]] = []
+        self.resets: list[Callable[[], object]] = []  # called in a thread when all the session's resources are removed
 
     async def open_state(self) -> str:
         """Opens the state and returns the URL at which other processes find it; raises ServerError."""
@@ -207,17 +203,10 @@ _GRACE_SECONDS = 1.0
 
 
 class GrpcService:
-    """gRPC without TLS on a port of its own, for connections that come through :func:`relay`.
-
-    Args:
-      vertex: answers for Vertex AI. Nothing else is emulated over gRPC.
-
-    Attributes:
-      hosts: the host that each relayed connection is for, by the connection's local port.
-    """
+    """gRPC without TLS on a port of its own, for Vertex AI and for connections that come through :func:`relay`."""
 
     def __init__(self, vertex: VertexService) -> None:
-        self.hosts: dict[int, str] = {}
+        self.hosts: dict[int, str] = {}  # that each relayed connection is for, by its local port
         self._vertex = vertex
         self._starting: asyncio.Task[int] | None = None
         self._server: Any = None

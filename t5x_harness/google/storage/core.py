@@ -111,9 +111,9 @@ class Core:
                 raise
 
     def close(self) -> None:
-        with self.lock:
-            self._closed = True
-            self.database.close()
+        """Closes the database; needs the lock."""
+        self._closed = True
+        self.database.close()
 
     def _see_to_checkpoints(self) -> None:
         """Starts a thread that waits for the disk when that is due, because the caller may be an event loop."""

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 
 class StoreError(Exception):
-    """A request that the store refuses.
+    """A request that the store refuses."""
 
-    Attributes:
-      status: the status of the HTTP answer.
-      reason: the JSON API's word for the error, such as ``conditionNotMet``.
-      code: the XML API's word, such as ``NoSuchBucket``.
-    """
-
-    status = 500
-    reason = "backendError"
-    code = "InternalError"
+    status = 500  # of the HTTP answer
+    reason = "backendError"  # the JSON API's word for the error, such as conditionNotMet
+    code = "InternalError"  # the XML API's word, such as NoSuchBucket
 
     def __init__(self, message: str, *, reason: str | None = None, code: str | None = None) -> None:
         super().__init__(message)
