@@ -19,16 +19,9 @@ FOLDER = Path("/session folder")
 ENDPOINTS = Endpoints(http=1001, tls=1002, proxy=1003, grpc=1004, folder=FOLDER, root=FOLDER / "root", pid=7)
 PROXIES = ("https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
 NAMES = [
-    "PATH",
-    "HOME",
-    "no_proxy",
-    "NO_PROXY",
-    "https_proxy",
-    "GRPC_PROXY",
-    "all_proxy",
-    "no_grpc_proxy",
+    "PATH", "HOME", "no_proxy", "NO_PROXY", "https_proxy", "GRPC_PROXY", "all_proxy", "no_grpc_proxy",
     "SSL_CERT_FILE",
-]
+]  # fmt: skip
 VALUES = st.lists(
     st.sampled_from(
         ["*", "", " ", "example.org", ".googleapis.com", "10.0.0.0/8", "localhost", "169.254.169.254", "x y"]

@@ -17,28 +17,15 @@ from t5x_harness.google.server.session_files import make_certificates
 from t5x_harness.google.session import EmulatedCloud
 
 GOOGLES = [
-    "storage.googleapis.com",
-    "www.googleapis.com",
-    "WWW.GoogleAPIs.com.",
-    "us-central1-aiplatform.googleapis.com",
-    "my-bucket.storage.googleapis.com",
-    "accounts.google.com",
-    "metadata.google.internal",
-    "169.254.169.254",
-]
+    "storage.googleapis.com", "www.googleapis.com", "WWW.GoogleAPIs.com.",
+    "us-central1-aiplatform.googleapis.com", "my-bucket.storage.googleapis.com", "accounts.google.com",
+    "metadata.google.internal", "169.254.169.254",
+]  # fmt: skip
 OTHERS = [
-    "",
-    "example.org",
-    "google.com",
-    "evilgoogleapis.com",
-    "googleapis.com.example.org",
-    "storage.googleapis.com:443",
-    "a.b.c.googleapis.com",
-    ".googleapis.com",
-    "*.googleapis.com",
-    "127.0.0.1",
+    "", "example.org", "google.com", "evilgoogleapis.com", "googleapis.com.example.org",
+    "storage.googleapis.com:443", "a.b.c.googleapis.com", ".googleapis.com", "*.googleapis.com", "127.0.0.1",
     "localhost",
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("host", GOOGLES)

@@ -11,7 +11,7 @@ import os
 import random
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -65,13 +65,7 @@ def put_rewritten(session: EmulatedCloud, name: str, body: bytes) -> None:
     assert ask(session, "POST", path)[0] == 200
 
 
-WAYS: list[Callable[[EmulatedCloud, str, bytes], None]] = [
-    put_media,
-    put_xml,
-    put_resumable,
-    put_composed,
-    put_rewritten,
-]
+WAYS = (put_media, put_xml, put_resumable, put_composed, put_rewritten)
 
 
 def body_of(index: int) -> bytes:
