@@ -36,11 +36,6 @@ def _masked_length(tokens: int) -> int:
     return tokens - noise + spans + 1
 
 
-def page_text(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Keeps the text of each page as its targets."""
-    return dataset.map(lambda page: {"targets": page["text"]})
-
-
 def corrupt_chunks(
     dataset: tf.data.Dataset,
     sequence_length: Mapping[str, int],
@@ -64,7 +59,7 @@ def add_task(name: str, tfds_name: str, vocabulary: seqio.Vocabulary) -> None:
         name,
         source=seqio.TfdsDataSource(tfds_name=tfds_name),
         preprocessors=[
-            page_text,
+            lambda dataset: dataset.map(lambda page: {"targets": page["text"]}),
             seqio.preprocessors.tokenize,
             seqio.CacheDatasetPlaceholder(),
             corrupt_chunks,
