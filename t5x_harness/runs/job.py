@@ -57,7 +57,7 @@ class JobExecutor:
         self._local = local
         self._order = order
         self._jobs = jobs
-        self.settings = {"tpu_numerics": False, "aot": aot}  # the numbers are a TPU's anyway
+        self.settings: Mapping[str, Any] = {"tpu_numerics": False, "aot": aot}  # the numbers are a TPU's anyway
         self._why_unseen = why_unseen
         self._sent: _Sent | StageResult | None = None  # a result if it was not sent
         self._executed: Mapping[Stage, StageResult] = {}
