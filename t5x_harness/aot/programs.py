@@ -29,10 +29,10 @@ from t5x_harness.aot.request import (
 )
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.arrays import Leaf
-from t5x_harness.plan.planned import Planned, microbatches_key
+from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.resolved import LAYERS, bound_integers, lengths_of
+from t5x_harness.resolve.resolved import LAYERS, bound_integers
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Mode
 from t5x_harness.upstream.seqio import metric_objects
@@ -94,7 +94,7 @@ def _evaluated_by(plan: Planned, role: DataRole) -> Iterator[tuple[str, str]]:
 
 def _program(plan: Planned, role: DataRole, kind: str, method: str, left_out: list[str]) -> Iterator[ProgramSpec]:
     size = role.dataset.batch_size
-    lengths = lengths_of(role, plan.run.samples, plan.run.tasks[role.parameter])
+    lengths = plan.run.lengths_of(role, plan.run.tasks[role.parameter])
     if not isinstance(size, int) or not lengths:
         left_out.append(f"{kind} of {role.name}: the shape of its batch is not known here")
         return
@@ -128,7 +128,7 @@ def _knobs(plan: Planned) -> Iterator[tuple[str, Knob]]:
     found: dict[str, BindingKey | None] = {
         name: config.find(name) for name in ("num_partitions", "model_parallel_submesh", "remat_policy")
     }
-    found["num_microbatches"] = microbatches_key(plan)
+    found["num_microbatches"] = plan.microbatches_key
     train = next((role for role in plan.run.roles if role.parameter == "train_dataset_cfg"), None)
     role = train or next(iter(plan.run.roles), None)
     if role is not None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from t5x_harness.gin.config import GinConfig
     from t5x_harness.gin.program import GinProgram
     from t5x_harness.plan.planned import Planned
-    from t5x_harness.resolve.registrations import Registrations
+    from t5x_harness.resolve.datasets import Registrations
     from t5x_harness.resolve.resolved import Resolved
     from t5x_harness.standins.run import StandIns
 
@@ -219,7 +219,7 @@ class Execution:
         import seqio
 
         from t5x_harness.gin.config import parse
-        from t5x_harness.resolve.registrations import Registrations
+        from t5x_harness.resolve.datasets import Registrations
         from t5x_harness.standins.run import StandIns, rows_in_text
 
         self.workspace.mkdir(parents=True, exist_ok=True)

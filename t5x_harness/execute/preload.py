@@ -45,7 +45,6 @@ LATER = (
     "jaxlib.mlir.dialects.mhlo",
     "regex",
     "sacrebleu",
-    "t5x_harness.plan.decoding",
     "t5x_harness.standins.tfds",
     "tensorflow.python.data.ops.cache_op",
     "tensorflow.python.data.ops.filter_op",

@@ -18,7 +18,7 @@ from t5x_harness.plan.checkpoint_source import StartPoint, find_initial
 from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shapes
 from t5x_harness.resolve.datasets import DataRole, registered_name, roles_of, vocabulary_ids
-from t5x_harness.resolve.resolved import Resolved, lengths_of
+from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.slices.mesh import mesh_text
 from t5x_harness.spec import Change, Changed, Mode, Reason, RunSpec
 from t5x_harness.upstream.t5x import install_mesh
@@ -139,7 +139,7 @@ def prepare(
     model = config.build("model") if shrinker.changes else full.model
     roles = roles_of(config)
     role = next(r for r in roles if isinstance(r.dataset.batch_size, int))
-    lengths = lengths_of(role, full.samples, full.tasks[role.parameter])
+    lengths = full.lengths_of(role, full.tasks[role.parameter])
     training = config.mode is Mode.TRAIN
     inputs = model_inputs(model, lengths, role.dataset.batch_size, role.dataset.pack and training)
     shapes = state_shapes(model, partitioner, inputs, with_optimizer=model.optimizer_def is not None)

@@ -122,7 +122,8 @@ class StartMaker:
         if self.spec.settings.full_size or (self.full is not None and _sizes(self.full) == executed):
             return True
         stored = self._stored()
-        return stored is not None and all(stored.shapes.get(path) == shape for path, shape in executed.items())
+        shapes = {name: array.shape for name, array in stored.arrays.items()} if stored is not None else {}
+        return stored is not None and all(shapes.get(path) == shape for path, shape in executed.items())
 
     def _kind(self) -> CheckpointKind:
         """Returns the layout of the checkpoint that is replaced: what is on disk, else what its path suggests."""

@@ -13,6 +13,16 @@ from t5x_harness.findings.text import Bytes, Count, Table, columns
 if TYPE_CHECKING:
     import numpy as np
 
+TEMPORARIES_UNKNOWN = "activations and temporaries: their memory is known only to the TPU compiler, which --aot asks"
+"""What a plan leaves open; the aot stage judges it."""
+
+_NUMBERED = re.compile(r"(?<![^/])(?!wi_)(\w+_)?\d+(?![^/])")
+"""A part of a path that numbers a layer, such as ``layers_11``; a gated MLP has ``wi_0`` and ``wi_1`` in one layer."""
+
+_LAYER = "*"
+_SHOWN_DEPTH = 2
+"""How many parts of a path name a module outside of layers."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
@@ -62,17 +72,6 @@ class Leaf:
         return math.prod(self.device_shape(mesh)) * self.dtype.itemsize
 
 
-TEMPORARIES_UNKNOWN = "activations and temporaries: their memory is known only to the TPU compiler, which --aot asks"
-"""What a plan leaves open; the aot stage judges it."""
-
-_NUMBERED = re.compile(r"(?<![^/])(?!wi_)(\w+_)?\d+(?![^/])")
-"""A part of a path that numbers a layer, such as ``layers_11``; a gated MLP has ``wi_0`` and ``wi_1`` in one layer."""
-
-_LAYER = "*"
-_SHOWN_DEPTH = 2
-"""How many parts of a path name a module outside of layers."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Folded:
     """Arrays that only differ in the number of their layer.
@@ -86,11 +85,6 @@ class Folded:
     path: str
     leaf: Leaf
     count: int
-
-    @property
-    def is_layered(self) -> bool:
-        """Whether it is in numbered layers."""
-        return _LAYER in self.path
 
     @property
     def module(self) -> str:
@@ -131,7 +125,9 @@ def module_table(arrays: Sequence[Folded]) -> Table:
         elements = sum(array.count * array.leaf.size for array in inside)
         number = sum(array.count for array in inside)
         share = f"{elements / total:.1%}" if total else "-"
-        rows.append((module or "-", f"{_layers(inside)}", number, Count(elements), share))
+        counts = sorted({array.count for array in inside if _LAYER in array.path})
+        layers = " to ".join(str(n) for n in counts if n in (counts[0], counts[-1]))  # not every layer has all arrays
+        rows.append((module or "-", layers, number, Count(elements), share))
     rows.append(("all", "", sum(array.count for array in arrays), Count(total), ""))
     return columns(rows, ("module", "layers", "arrays", "parameters", "share"))
 
@@ -149,7 +145,7 @@ def array_tables(arrays: Sequence[Folded], mesh: Mapping[str, int]) -> dict[str,
     tables = {}
     modules: dict[str, list[Folded]] = {}
     for array in arrays:
-        modules.setdefault(array.module if array.is_layered else "", []).append(array)
+        modules.setdefault(array.module if _LAYER in array.path else "", []).append(array)
     outside = " outside of layers" if len(modules) > 1 else ""
     for module, inside in modules.items():
         types = sorted({str(array.leaf.dtype) for array in inside})
@@ -162,12 +158,6 @@ def array_tables(arrays: Sequence[Folded], mesh: Mapping[str, int]) -> dict[str,
         kind = f", {types[0]}" if len(types) == 1 else ""
         tables[f"arrays{f' of {module}' if module else outside}{times}{kind}"] = columns(rows, head)
     return tables
-
-
-def _layers(inside: Sequence[Folded]) -> str:
-    """Returns how many layers a module stands for; a range if not all of its arrays are in each layer."""
-    counts = sorted({array.count for array in inside if array.is_layered})
-    return "" if not counts else f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
 
 
 def _row(array: Folded, module: str, mesh: Mapping[str, int], *, with_count: bool, with_type: bool) -> list[object]:

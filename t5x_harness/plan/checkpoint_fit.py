@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.plan.checkpoint_source import StartPoint
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 _Shape = tuple[int, ...]
 
 _TARGET = "target/"
+_TOKEN_AXES = {"token_embedder/embedding": 0, "logits_dense/kernel": 1}
+"""The parameters with a row or a column for each token, and which axis that is."""
+
+_LAYER = re.compile(r"/layers_(\d+)/")
+_STACKED = re.compile(r"^target/(?:encoder/encoder|decoder/decoder|encoder/layers|decoder/layers)/")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +67,69 @@ class CheckpointFit:
         """Whether T5X can restore the checkpoint."""
         return not (self.different or self.missing or self.unwanted or self.bad_map or self.damage or self.unjudged)
 
+    @property
+    def vocabulary_sizes(self) -> tuple[int, int] | None:
+        """The vocabulary sizes of the checkpoint and of the model if the parameters differ in nothing else."""
+        sizes = {_tokens(*part) for part in self.different if part[0].startswith(_TARGET)}
+        return sizes.pop() if len(sizes) == 1 else None
+
+    @property
+    def why_shapes_differ(self) -> str | None:
+        """What explains arrays of another shape, if anything known does."""
+        if sizes := self.vocabulary_sizes:
+            return f"the checkpoint's vocabulary has {sizes[0]} entries and this model's {sizes[1]}"
+        transposed = self.different and all(len(a) > 1 and a == b[::-1] for _, a, b in self.different)
+        return "the arrays are transposed" if transposed else None
+
+    @property
+    def why_missing(self) -> str | None:
+        """What explains the arrays that the checkpoint lacks, if anything known does."""
+        return next(_reasons(self.missing, self.tree.arrays if self.tree else {}), None)
+
+
+def _reasons(missing: Collection[str], stored: Collection[str]) -> Iterator[str]:
+    lacks_layers, has_layers = any(map(_LAYER.search, missing)), any(map(_LAYER.search, stored))
+    if lacks_layers and not has_layers and any(map(_STACKED.match, stored)):
+        yield (
+            "the checkpoint's layers are stacked in one array each (a scanned model, as of scalable_t5), and this "
+            "model's are not"
+        )
+    if any(map(_STACKED.match, missing)) and has_layers:
+        yield "this model's layers are stacked in one array each (scan_layers), and the checkpoint's are not"
+    if _any(missing, "/mlp/wi_0/") and _any(stored, "/mlp/wi/"):
+        yield "the checkpoint's MLP is not gated (mlp/wi), as in T5 1.0, and this model's is (mlp/wi_0, mlp/wi_1)"
+    if _any(missing, "/mlp/wi/") and _any(stored, "/mlp/wi_0/"):
+        yield "the checkpoint's MLP is gated (mlp/wi_0, mlp/wi_1), as in T5 1.1, and this model's is not (mlp/wi)"
+    for stack in ("encoder", "decoder"):
+        ours, theirs = _layers(missing, stack), _layers(stored, stack)
+        if theirs and ours and min(ours) == max(theirs) + 1:
+            yield f"the checkpoint's {stack} has {max(theirs) + 1} layers, this model's has {max(ours) + 1}"
+    if _any(missing, "target/decoder/logits_dense/"):
+        yield (
+            "the checkpoint's output shares the embedding, as in T5 1.0, and this model's has weights of its own "
+            "(logits_via_embedding = False)"
+        )
+    if missing and not _any(missing, "target/"):
+        if _any(stored, "state/param_states/"):
+            yield "the checkpoint was written with another optimizer"
+        else:
+            yield "the checkpoint holds no optimizer state"
+
+
+def _tokens(name: str, stored: tuple[int, ...], ours: tuple[int, ...]) -> tuple[int, int] | None:
+    axis = next((axis for end, axis in _TOKEN_AXES.items() if name.endswith(end)), None)
+    if axis is None or len(stored) != 2 or len(ours) != 2 or stored[1 - axis] != ours[1 - axis]:
+        return None
+    return stored[axis], ours[axis]
+
+
+def _any(names: Collection[str], part: str) -> bool:
+    return any(part in name for name in names)
+
+
+def _layers(names: Collection[str], stack: str) -> set[int]:
+    return {int(found[1]) for name in names if (found := re.match(rf"target/{stack}/layers_(\d+)/", name))}
+
 
 def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | None:
     """Compares the checkpoint to start from with the train state.
@@ -73,8 +141,9 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
         return CheckpointFit(bad_map=reason)
     if start.checkpoint is None or not start.reachable or shapes is None:
         return None
-    if reason := _foreign_manager(start.restore):
-        return CheckpointFit(unjudged=reason)
+    manager = getattr(start.restore, "checkpoint_manager_cls", None)
+    if manager is not None and not _is_runtimes(manager):
+        return CheckpointFit(unjudged=f"it is restored by {_name(manager)}")
     try:
         tree = read_tree(start.checkpoint)
         damage = unreadable(start.checkpoint, tree) if tree is not None else None
@@ -85,16 +154,16 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
         return CheckpointFit(unjudged="its layout is not known")
     if damage:
         return CheckpointFit(damage=damage)
-    if reason := _foreign_transform(start.restore):
-        return CheckpointFit(unjudged=reason)
+    own = [t for t in getattr(start.restore, "state_transformation_fns", ()) if not _is_assignment_map(t)]
+    if own:
+        return CheckpointFit(unjudged=f"its tree is changed by {_name(own[0])}")
     return _compare(start.restore, tree, shapes)
 
 
 def _refused_map(restore: Any, shapes: StateShapes) -> str | None:
     """Returns what is wrong with the assignment maps, whatever the checkpoint holds, or None."""
-    maps = _assignment_maps(restore)
     try:
-        checkpoint_names(restore, (leaf.path for leaf in shapes.leaves) if maps else ())
+        checkpoint_names(restore, [leaf.path for leaf in shapes.leaves])
     except re.error as error:
         return f"{error.pattern!r} is not valid: {error}"
     except (TypeError, ValueError) as error:
@@ -128,19 +197,6 @@ def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointF
         unwanted=tuple(name for name in shapes.empty if any(held.startswith(f"{name}/") for held in stored)),
         same=len(ours) - len(different) - len(missing),
     )
-
-
-def _foreign_manager(restore: Any) -> str | None:
-    """Returns which code of the user's own reads the checkpoint, so that it cannot be judged."""
-    manager = getattr(restore, "checkpoint_manager_cls", None)
-    return None if manager is None or _is_runtimes(manager) else f"it is restored by {_name(manager)}"
-
-
-def _foreign_transform(restore: Any) -> str | None:
-    """Returns which code of the user's own decides what is restored, so that it cannot be compared."""
-    transforms = getattr(restore, "state_transformation_fns", ())
-    own = next((transform for transform in transforms if not _is_assignment_map(transform)), None)
-    return None if own is None else f"its tree is changed by {_name(own)}"
 
 
 def _assignment_maps(restore: Any) -> list[Sequence[tuple[str, str | None]]]:

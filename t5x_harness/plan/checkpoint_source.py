@@ -28,6 +28,7 @@ UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
 
 _STEP = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/*$")
 _PREFIX = "checkpoint_"
+_MAKE_SURE = "make sure that the path exists where the job runs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,16 +179,10 @@ def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) 
         )
         problem = CheckpointProblem("CKP04", message, "write [] to start from scratch")
         return dataclasses.replace(start, problem=problem)
-    problems = (_problem_of(each, orbax, mode) for each in paths if not is_not_asked(each))
-    wrong = next(filter(None, problems), None)
+    asked = [each for each in paths if not is_not_asked(each)]
+    ours = (each for each in asked if not epath.Path(on_disk(f"{each}.index")).exists())  # and not TensorFlow's
+    wrong = next(filter(None, (_no_checkpoint(each, orbax, mode) or _missing(each, orbax) for each in ours)), None)
     return dataclasses.replace(start, reachable=wrong is None, problem=wrong)
-
-
-def _problem_of(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | None:
-    """Finds what is wrong with a path that names one checkpoint."""
-    if epath.Path(on_disk(f"{path}.index")).exists():  # TensorFlow's
-        return None
-    return _no_checkpoint(path, orbax, mode) or _missing(path, orbax)
 
 
 def _missing(path: str, orbax: bool) -> CheckpointProblem | None:
@@ -195,11 +190,8 @@ def _missing(path: str, orbax: bool) -> CheckpointProblem | None:
     folder = epath.Path(on_disk(path))
     if folder.exists():
         if not orbax and (folder / "state" / "_METADATA").exists():
-            return CheckpointProblem(
-                "CKP08",
-                f"{path} was written by orbax, and with use_orbax = False T5X reads only its older layout",
-                "drop use_orbax = False",
-            )
+            message = f"{path} was written by orbax, and with use_orbax = False T5X reads only its older layout"
+            return CheckpointProblem("CKP08", message, "drop use_orbax = False")
         if (folder / "state").is_dir() or (folder / "checkpoint").exists() or folder.is_file():
             return None
         return CheckpointProblem(
@@ -212,17 +204,10 @@ def _missing(path: str, orbax: bool) -> CheckpointProblem | None:
         listed = ", ".join(f"{_PREFIX}{n}" for n in near[-5:])
         return CheckpointProblem("CKP04", f"there is no {path}; beside it are {listed}", "correct the step")
     if is_remote(path):
-        return CheckpointProblem(
-            "CKP04",
-            f"there is no {path}, and what a bucket of yours lacks is missing",
-            "correct the path, or put the checkpoint into the bucket",
-        )
-    return CheckpointProblem(
-        "CKP04",
-        f"{path} does not exist on this machine, so a stand-in takes its place here",
-        "make sure that the path exists where the job runs",
-        Severity.WARNING,
-    )
+        message = f"there is no {path}, and what a bucket of yours lacks is missing"
+        return CheckpointProblem("CKP04", message, "correct the path, or put the checkpoint into the bucket")
+    message = f"{path} does not exist on this machine, so a stand-in takes its place here"
+    return CheckpointProblem("CKP04", message, _MAKE_SURE, Severity.WARNING)
 
 
 def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | None:
@@ -230,19 +215,13 @@ def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | No
     if steps := checkpoint_steps(path):
         infers = mode is Mode.INFER
         wants = "inference, which takes its path as it is in every mode," if infers else "mode 'specific'"
-        return CheckpointProblem(
-            "CKP05",
-            f"{path} is the folder of a run, and {wants} needs one checkpoint",
-            f"use {_checkpoint_in(path, steps[-1])}",
-        )
+        message = f"{path} is the folder of a run, and {wants} needs one checkpoint"
+        return CheckpointProblem("CKP05", message, f"use {_checkpoint_in(path, steps[-1])}")
     name = os.path.basename(path.removesuffix("/"))
     if not orbax or (_PREFIX[:-1] in name and name.replace(_PREFIX, "").isdecimal()):
         return None
-    return CheckpointProblem(
-        "CKP05",
-        f"{path} does not end in checkpoint_ and a step, from which T5X takes the step to restore",
-        "name one checkpoint, such as checkpoint_1000000",
-    )
+    message = f"{path} does not end in checkpoint_ and a step, from which T5X takes the step to restore"
+    return CheckpointProblem("CKP05", message, "name one checkpoint, such as checkpoint_1000000")
 
 
 def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
@@ -284,33 +263,25 @@ def _no_folder(path: str, mode: str) -> CheckpointProblem:
             else f"there is no {path}, and what a bucket of yours lacks is missing: mode '{mode}' fails"
         )
         return CheckpointProblem("CKP04", message, "name the folder that holds checkpoint_N")
-    return CheckpointProblem(
-        "CKP04",
+    message = (
         f"{path} does not exist on this machine, so a stand-in takes its place here; if it does not exist where the "
-        f"job runs either, mode '{mode}' fails",
-        "make sure that the path exists where the job runs",
-        Severity.WARNING,
+        f"job runs either, mode '{mode}' fails"
     )
+    return CheckpointProblem("CKP04", message, _MAKE_SURE, Severity.WARNING)
 
 
 def _empty_folder(path: str, restore_mode: str, mode: Mode) -> CheckpointProblem:
     does = "trains from scratch" if mode is Mode.TRAIN else "evaluates nothing"
     if _STEP.search(path):
         return _one_checkpoint(path, restore_mode, f"finds none, {does} and succeeds")
-    return CheckpointProblem(
-        "CKP05",
-        f"{path} holds no checkpoint_N: T5X {does} and succeeds",
-        "name a folder with checkpoints, or drop the RestoreCheckpointConfig",
-        Severity.WARNING if mode is Mode.TRAIN else Severity.ERROR,
-    )
+    severity = Severity.WARNING if mode is Mode.TRAIN else Severity.ERROR
+    fix = "name a folder with checkpoints, or drop the RestoreCheckpointConfig"
+    return CheckpointProblem("CKP05", f"{path} holds no checkpoint_N: T5X {does} and succeeds", fix, severity)
 
 
 def _one_checkpoint(path: str, restore_mode: str, result: str) -> CheckpointProblem:
-    return CheckpointProblem(
-        "CKP05",
-        f"{path} is one checkpoint, and mode '{restore_mode}' looks for checkpoints in it: T5X {result}",
-        "set mode = 'specific', or name the folder above it",
-    )
+    message = f"{path} is one checkpoint, and mode '{restore_mode}' looks for checkpoints in it: T5X {result}"
+    return CheckpointProblem("CKP05", message, "set mode = 'specific', or name the folder above it")
 
 
 def _tensorflow_checkpoints(folder: str) -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import jax.numpy as jnp
 
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.text import Bytes, columns
@@ -17,83 +16,49 @@ from t5x_harness.plan.planned import Planned, describe_batches, describe_evaluat
 from t5x_harness.plan.stored_tree import StoredLayout
 from t5x_harness.resolve.output_folder import model_dir
 from t5x_harness.slices.mesh import mesh_text
-from t5x_harness.spec import Mode
 
 if TYPE_CHECKING:
     from t5x_harness.plan.state_shapes import StateShapes
 
-
-@dataclasses.dataclass(frozen=True)
-class WrittenCheckpoints:
-    """What a training run leaves in MODEL_DIR.
-
-    Attributes:
-      steps: the steps at which it writes checkpoints, ascending.
-      period: the number of steps from one to the next.
-      between: further steps that the config names.
-      keep: how many stay; None for all.
-      num_bytes: the size of each, before compression; None if the train state is not known.
-    """
-
-    steps: Sequence[int]
-    period: int
-    between: Sequence[int]
-    keep: int | None
-    num_bytes: int | None
-
-    @property
-    def kept(self) -> int:
-        """How many of them are left at the end."""
-        return min(len(self.steps), self.keep or len(self.steps))
+_MOST_TURNS = 8
+"""How many turns of a learning rate are shown; a cyclic rate has any number."""
 
 
-def describe_written(plan: Planned, report: StageReport) -> None:
+def _written(plan: Planned, report: StageReport) -> None:
     """Adds what is known of the checkpoints to be written, if the run trains."""
-    if plan.config.mode is not Mode.TRAIN:
+    save, steps = plan.save, plan.steps
+    if steps is None:
         return
-    save = plan.save
-    written = written_checkpoints(plan, save)
-    if written is None:
-        if save is None or not save.period:
-            why = "no SaveCheckpointConfig is bound" if save is None else f"the period to save in is {save.period!r}"
-            report.fact("checkpoints written", f"none: {why}")
+    if save is None or not save.period:
+        why = "no SaveCheckpointConfig is bound" if save is None else f"the period to save in is {save.period!r}"
+        report.fact("checkpoints written", f"none: {why}")
         return
-    report.fact("checkpoints written", _steps_text(written))
-    report.measure("checkpoints_written", len(written.steps), "checkpoints")
-    report.measure("checkpoints_kept", written.kept, "checkpoints")
+    if steps.first is None or steps.total is None or steps.total < steps.first:
+        return
+    there = plan.start.resumes and plan.uses_orbax
+    at = steps_written(steps.first, steps.total, save.period, save.checkpoint_steps or (), first_is_there=there)
+    kept = min(len(at), save.keep or len(at))
+    report.fact("checkpoints written", _steps_text(at, [s for s in at[:-1] if (s - steps.first) % save.period], save))
+    report.measure("checkpoints_written", len(at), "checkpoints")
+    report.measure("checkpoints_kept", kept, "checkpoints")
     folder = model_dir(plan.config)
     if folder is not None and folder.path.startswith("gs://") and not plan.uses_orbax:
         report.not_checked.append(
             "whether the job has the command gcloud: with use_orbax = False, T5X calls `gcloud storage mv` for each "
             f"checkpoint that it has written to {folder.path}"
         )
-    if written.num_bytes is not None:
-        report.fact("bytes of checkpoints", _bytes_text(written))
-        report.measure("checkpoint", written.num_bytes, "bytes")
+    if plan.shapes is not None:
+        # With orbax, T5X passes the save dtype on to no parameter.
+        each = checkpoint_bytes(plan.shapes, None if plan.uses_orbax else save.dtype)
+        report.fact("bytes of checkpoints", f"{Bytes(each)} each, {Bytes(each * kept)} kept, before compression")
+        report.measure("checkpoint", each, "bytes")
     if save.save_dataset:
         report.fact("state of the dataset", "saved in every checkpoint, a file for each host that reads data")
-    _describe_ignored(plan, save, report)
-
-
-def written_checkpoints(plan: Planned, save: Any) -> WrittenCheckpoints | None:
-    """Returns what a run writes, or None if it writes nothing or its steps are not known.
-
-    Args:
-      plan: the planned run.
-      save: its SaveCheckpointConfig; None if it has none.
-    """
-    steps = plan.steps
-    if save is None or not save.period or steps is None or steps.first is None or steps.total is None:
-        return None
-    if steps.total < steps.first:
-        return None
-    there = plan.start.resumes and plan.uses_orbax
-    at = steps_written(steps.first, steps.total, save.period, save.checkpoint_steps or (), first_is_there=there)
-    # With orbax, T5X passes the save dtype on to no parameter.
-    dtype = None if plan.uses_orbax else save.dtype
-    num_bytes = None if plan.shapes is None else checkpoint_bytes(plan.shapes, dtype)
-    between = [step for step in at[:-1] if (step - steps.first) % save.period]
-    return WrittenCheckpoints(at, save.period, between, save.keep or None, num_bytes)
+    parameters = {leaf.dtype.name for leaf in plan.shapes.parameters} if plan.shapes and plan.uses_orbax else set()
+    if save.dtype and parameters and parameters != {save.dtype}:
+        report.fact("save dtype", f"{save.dtype} is not used by orbax: saved as {' and '.join(sorted(parameters))}")
+    if save.keep_dataset_checkpoints and save.save_dataset and plan.uses_orbax:
+        report.fact("keep_dataset_checkpoints", "not used by orbax: the dataset's state goes with its checkpoint")
 
 
 def steps_written(
@@ -122,47 +87,22 @@ def checkpoint_bytes(shapes: StateShapes, dtype: str | None) -> int:
       dtype: the type that parameters are saved in; None for their own.
     """
     return sum(
-        leaf.size * (_size(dtype) if dtype and leaf.path.startswith("target/") else leaf.dtype.itemsize)
+        leaf.size * (jnp.dtype(dtype) if dtype and leaf.path.startswith("target/") else leaf.dtype).itemsize
         for leaf in shapes.leaves
     )
 
 
-def _size(dtype: str) -> int:
-    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
-
-
-def _steps_text(written: WrittenCheckpoints) -> str:
-    steps = written.steps
+def _steps_text(steps: Sequence[int], between: Sequence[int], save: Any) -> str:
+    """Says at which steps checkpoints are written, those between the periods too, and how many of them stay."""
     if not steps:
         return "none: the checkpoint of the last step is there already"
     if len(steps) <= 3:
         text = f"{len(steps)}, at step {' and '.join(map(str, steps))}"
     else:
-        text = f"{len(steps)}, from step {steps[0]} each {written.period} steps to {steps[-1]}"
-        text += f", and at {', '.join(map(str, written.between))}" if written.between else ""
-    deleted = len(steps) - written.kept
-    return f"{text}; {f'the last {written.keep} kept, {deleted} deleted' if deleted else 'all kept'}"
-
-
-def _bytes_text(written: WrittenCheckpoints) -> str:
-    assert written.num_bytes is not None
-    each = f"{Bytes(written.num_bytes)} each"
-    return f"{each}, {Bytes(written.num_bytes * written.kept)} kept, before compression"
-
-
-def _describe_ignored(plan: Planned, save: Any, report: StageReport) -> None:
-    """Adds the settings that T5X accepts and does not use."""
-    if not plan.uses_orbax:
-        return
-    parameters = {leaf.dtype.name for leaf in plan.shapes.parameters} if plan.shapes else set()
-    if save.dtype and parameters and parameters != {save.dtype}:
-        report.fact("save dtype", f"{save.dtype} is not used by orbax: saved as {' and '.join(sorted(parameters))}")
-    if save.keep_dataset_checkpoints and save.save_dataset:
-        report.fact("keep_dataset_checkpoints", "not used by orbax: the dataset's state goes with its checkpoint")
-
-
-_MOST_TURNS = 8
-"""How many turns of a learning rate are shown; a cyclic rate has any number."""
+        text = f"{len(steps)}, from step {steps[0]} each {save.period} steps to {steps[-1]}"
+        text += f", and at {', '.join(map(str, between))}" if between else ""
+    deleted = len(steps) - save.keep if save.keep else 0
+    return f"{text}; {f'the last {save.keep} kept, {deleted} deleted' if deleted > 0 else 'all kept'}"
 
 
 def describe(plan: Planned, report: StageReport) -> None:
@@ -176,8 +116,8 @@ def describe(plan: Planned, report: StageReport) -> None:
     _steps(plan, report)
     _learning_rate(plan, report)
     describe_evaluation(plan, report)
-    describe_written(plan, report)
-    describe_restored(plan, report)
+    _written(plan, report)
+    _restored(plan, report)
     _state(plan, report)
 
 
@@ -237,7 +177,7 @@ def _state(plan: Planned, report: StageReport) -> None:
         return
     arrays = fold(shapes.parameters)
     report.fact("parameters", module_table(arrays))
-    report.measure("parameters", shapes.num_parameters, "elements")
+    report.measure("parameters", sum(leaf.size for leaf in shapes.parameters), "elements")
     for title, table in array_tables(arrays, mesh).items():
         report.fact(title, table)
     parts = {"parameters": shapes.parameters, "optimizer": shapes.optimizer, "other": shapes.other}
@@ -251,29 +191,21 @@ def _state(plan: Planned, report: StageReport) -> None:
     report.fact("train state on each device" if shapes.optimizer else "parameters on each device", columns(rows))
 
 
-def describe_restored(plan: Planned, report: StageReport) -> None:
+def _restored(plan: Planned, report: StageReport) -> None:
     """Adds which checkpoint is restored and why, and how it compares with the train state."""
     start, fit = plan.start, plan.fit
-    if start.problem is None or start.path is None:
-        report.fact("starts from", _origin(plan))
-    if start.path is None or start.problem is not None:
-        return
-    if fit is None:
-        report.not_checked.append(f"whether {start.path} fits the model: it cannot be read here")
-    elif fit.unjudged:
-        report.not_checked.append(f"whether {start.checkpoint} fits the model: {fit.unjudged}")
-    elif fit.fits:
-        report.fact(CHECKPOINT_FITS, _fit(plan, fit))
-
-
-def _origin(plan: Planned) -> str:
-    start = plan.start
     if start.path is None:
-        return f"scratch: {start.why}"
-    if start.checkpoint is None:
-        return f"{start.key.short if start.key else start.path}: {start.why}"
-    others = f", and {start.others} more after it" if start.others else ""
-    return f"{start.checkpoint}: {start.why}{others}"
+        report.fact("starts from", f"scratch: {start.why}")
+    elif start.problem is None:
+        place = start.checkpoint or (start.key.short if start.key else start.path)
+        others = f", and {start.others} more after it" if start.checkpoint and start.others else ""
+        report.fact("starts from", f"{place}: {start.why}{others}")
+        if fit is None:
+            report.not_checked.append(f"whether {start.path} fits the model: it cannot be read here")
+        elif fit.unjudged:
+            report.not_checked.append(f"whether {start.checkpoint} fits the model: {fit.unjudged}")
+        elif fit.fits:
+            report.fact(CHECKPOINT_FITS, _fit(plan, fit))
 
 
 def _fit(plan: Planned, fit: CheckpointFit) -> str:
@@ -284,7 +216,7 @@ def _fit(plan: Planned, fit: CheckpointFit) -> str:
         parts.append(f"{len(fit.from_scratch)} are new (fallback_to_scratch)")
     if tree.layout is not StoredLayout.ORBAX:
         parts.append(f"layout: {tree.layout}")
-    stored = " and ".join(tree.parameter_types)
+    stored = " and ".join(sorted({a.dtype for name, a in tree.arrays.items() if name.startswith("target/")}))
     read = getattr(start.restore, "dtype", None)
     parts.append(f"parameters are {stored}" + (f", read as {read}" if read and read != stored else ""))
     return "; ".join(parts)

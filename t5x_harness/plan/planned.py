@@ -17,7 +17,7 @@ from t5x_harness.plan.checkpoint_source import StartPoint, uses_orbax
 from t5x_harness.plan.state_shapes import DataLayout, StateShapes
 from t5x_harness.plan.steps import LearningRate, PlannedSteps
 from t5x_harness.resolve.datasets import DataRole
-from t5x_harness.resolve.resolved import Resolved, lengths_of
+from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Mode
 
@@ -72,31 +72,19 @@ class Planned:
         """Devices by axis: ``data`` and ``model``."""
         return dict(self.partitioner.mesh.shape)
 
+    @property
+    def microbatches_key(self) -> BindingKey | None:
+        """The binding that holds the number of microbatches, if there is one."""
+        config = self.config
+        if config.mode is not Mode.TRAIN:
+            return None
+        return config.owner(config.find("num_microbatches", scope=config.scope_of("trainer_cls") or ""))
 
-def batch_size(role: DataRole) -> int | None:
-    """Returns how many examples are in a batch of a dataset; None if what is bound is not a number."""
-    size = role.dataset.batch_size
-    return size if isinstance(size, int) and not isinstance(size, bool) else None
-
-
-def microbatches_key(plan: Planned) -> BindingKey | None:
-    """Returns the binding that holds the number of microbatches, if there is one."""
-    config = plan.config
-    if config.mode is not Mode.TRAIN:
-        return None
-    return config.owner(config.find("num_microbatches", scope=config.scope_of("trainer_cls") or ""))
-
-
-def num_microbatches(plan: Planned) -> int:
-    """Returns how many parts a train step works through one after the other; 1 if it takes the batch as a whole."""
-    parts = plan.config.value(microbatches_key(plan))
-    return parts if isinstance(parts, int) and parts > 1 else 1
-
-
-def num_examples(run: Resolved, role: DataRole, tasks: Sequence[seqio.Task]) -> int | None:
-    """Counts the examples in the sources of tasks, before preprocessing; returns None if one of them is not known."""
-    numbers = [run.source_size(role, task) for task in tasks]
-    return sum(n for n in numbers if n) if numbers and all(numbers) else None
+    @property
+    def microbatches(self) -> int:
+        """How many parts a train step works through one after the other; 1 if it takes the batch as a whole."""
+        parts = self.config.value(self.microbatches_key)
+        return parts if isinstance(parts, int) and parts > 1 else 1
 
 
 def read_tasks(plan: Planned, role: DataRole) -> Sequence[seqio.Task]:
@@ -107,7 +95,7 @@ def read_tasks(plan: Planned, role: DataRole) -> Sequence[seqio.Task]:
 
 def describe_batches(plan: Planned, report: StageReport) -> None:
     """Adds how batches are shared, and what a train step reads."""
-    roles = [(role, size) for role in plan.run.roles if (size := batch_size(role)) and not size % plan.layout.positions]
+    roles = [(role, size) for role in plan.run.roles if (size := role.batch_size) and not size % plan.layout.positions]
     if roles:
         report.fact("batches", _table(plan, roles))
     for role, size in roles:
@@ -120,13 +108,13 @@ def describe_batches(plan: Planned, report: StageReport) -> None:
 def describe_evaluation(plan: Planned, report: StageReport) -> None:
     """Adds how much is evaluated, and how often."""
     for role in plan.run.roles:
-        size = batch_size(role)
+        size = role.batch_size
         if size and role.parameter != "train_dataset_cfg":
             report.fact(f"{role.name} reads", _evaluated(plan, role, size) + _how_often(plan))
 
 
 def _table(plan: Planned, roles: list[tuple[DataRole, int]]) -> str:
-    parts = num_microbatches(plan)
+    parts = plan.microbatches
     head = ["dataset", "examples", "on each data position", "read by each host"]
     head += [f"in each of {parts} microbatches"] * (parts > 1)
     rows = []
@@ -140,15 +128,17 @@ def _table(plan: Planned, roles: list[tuple[DataRole, int]]) -> str:
 
 def _describe_reading(plan: Planned, role: DataRole, size: int, report: StageReport) -> None:
     tasks = read_tasks(plan, role)
-    lengths = lengths_of(role, plan.run.samples, tasks)
+    lengths = plan.run.lengths_of(role, tasks)
     shown = " + ".join(f"{length} {name}" for name, length in lengths.items())
     report.fact("tokens in a train step", f"{size * sum(lengths.values()):,}, padding included: {size} rows of {shown}")
     report.measure("tokens_in_a_train_step", size * sum(lengths.values()), "tokens")
-    examples, steps = num_examples(plan.run, role, tasks), plan.steps.to_train if plan.steps else None
+    numbers = [plan.run.source_size(role, task) for task in tasks]
+    steps = plan.steps.to_train if plan.steps else None
     where = f"{role.source} {role.dataset.split}"
-    if examples is None:
+    if not numbers or not all(numbers):
         report.not_checked.append(f"the epochs over {where}: its sources do not say how many examples they hold")
     elif steps:
+        examples = sum(n for n in numbers if n)
         epochs = steps * size / examples
         report.measure("examples_in_sources", examples, "examples", of=role.name)
         report.measure("epochs", epochs, of=role.name)
@@ -166,7 +156,9 @@ def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
     each = "" if len(tasks) == 1 else "each of "
     if role.parameter == "train_eval_dataset_cfg":
         return f"{config.value(config.owner_of('eval_steps'))} batches of {each}{of}"
-    limit = _most_examples(plan)
+    key = config.find("num_examples", scope=config.scope_of("inference_evaluator_cls") or "")
+    limit = config.value(config.owner(key)) if config.mode is not Mode.INFER else None
+    limit = limit if isinstance(limit, int) and limit > 0 else None  # of each task; None takes all
     numbers = [plan.run.source_size(role, task) for task in tasks]
     if all(numbers):
         read = [min(n, limit or n) for n in numbers if n]
@@ -186,11 +178,3 @@ def _how_often(plan: Planned) -> str:
         number = math.ceil(plan.steps.to_train / period) + first
         times = f": {number} time{'' if number == 1 else 's'}"
     return f", {'before training, ' if first else ''}every {period} steps and at the end{times}"
-
-
-def _most_examples(plan: Planned) -> int | None:
-    """Returns how many examples of a task the evaluator takes at most; None for all."""
-    config = plan.config
-    key = config.find("num_examples", scope=config.scope_of("inference_evaluator_cls") or "")
-    limit = config.value(config.owner(key)) if config.mode is not Mode.INFER else None
-    return limit if isinstance(limit, int) and limit > 0 else None

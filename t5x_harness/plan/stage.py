@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import traceback
 from pathlib import PurePath
@@ -19,24 +18,12 @@ from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.rules import RULES
 from t5x_harness.plan.state_shapes import StateShapes, data_layout, model_inputs, state_shapes
 from t5x_harness.plan.steps import learning_rate, planned_steps
-from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.explanation import log_traceback
-from t5x_harness.resolve.resolved import HEAD_DIM, HEADS, LAYERS, MLP, WIDTH, Resolved, bound_integers, lengths_of
+from t5x_harness.resolve.resolved import HEAD_DIM, HEADS, LAYERS, MLP, WIDTH, Resolved, bound_integers
 from t5x_harness.slices.mesh import HostsNotTiled, MeshRefused
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import Mode
+from t5x_harness.spec import Finding, Mode, Severity, Stage
 from t5x_harness.system.misspelling import closest
-
-
-@dataclasses.dataclass(frozen=True)
-class Refusal:
-    """What is wrong, the smallest fix, and the binding at fault, if it is known."""
-
-    code: str
-    message: str
-    fix: str
-    key: BindingKey | None = None
-
 
 _TYPES = ("bfloat16", "float32", "float16", "float64", "int32")
 """The types that a model may compute in."""
@@ -52,7 +39,7 @@ _BYTES = 4
 """The size of a parameter; T5X keeps the master copy in float32."""
 
 
-def refused_mesh(error: BaseException, config: GinConfig) -> Refusal | None:
+def _refused_mesh(error: BaseException, config: GinConfig) -> Finding | None:
     """Returns why there is no mesh, from what building the partitioner raised; None for another kind of exception."""
     refused: BaseException | None = error
     while refused is not None and not isinstance(refused, MeshRefused):
@@ -62,31 +49,35 @@ def refused_mesh(error: BaseException, config: GinConfig) -> Refusal | None:
     submesh, partitions = map(config.find, ("model_parallel_submesh", "num_partitions"))
     key = submesh if config.value(config.owner(submesh)) is not None else partitions or submesh
     why, _, fix = re.split(r"\n\s*In call to", str(refused))[0].partition("; ")
-    return Refusal(
-        "MSH04" if isinstance(refused, HostsNotTiled) else "MSH03",
-        why,
-        fix or "choose a number of partitions or a submesh that fits the slice",
-        config.owner(key),
-    )
+    code = "MSH04" if isinstance(refused, HostsNotTiled) else "MSH03"
+    fix = fix or "choose a number of partitions or a submesh that fits the slice"
+    return _refused(config, code, why, fix, config.owner(key))
 
 
-def missing_partitioner(config: GinConfig) -> Refusal:
+def _refused(config: GinConfig, code: str, message: str, fix: str, key: BindingKey | None = None) -> Finding:
+    """Returns what is wrong with the binding at fault, if it is known, and the smallest fix."""
+    at, name = config.place(key)
+    return Finding(code, Severity.ERROR, Stage.PLAN, message, at, fix, name)
+
+
+def _missing_partitioner(config: GinConfig) -> Finding:
     """Returns why what the config binds is not a partitioner."""
     key = BindingKey("", config.entry, "partitioner")
     if not config.is_bound(key):
-        return Refusal("GIN03", "no partitioner is bound", f"bind {key.short}")
+        return _refused(config, "GIN03", "no partitioner is bound", f"bind {key.short}")
     value = config.value(key)
     message = f"the partitioner is {value!r}, which is not a partitioner but what makes one"
-    return Refusal("GIN20", message, f"write {value!r}()", key)
+    return _refused(config, "GIN20", message, f"write {value!r}()", key)
 
 
-def too_deep(config: GinConfig, slice_: Slice) -> Refusal | None:
+def _too_deep(config: GinConfig, slice_: Slice) -> Finding | None:
     """Returns why a model is not traced: it has so many layers that they cannot fit the devices of a slice.
 
     The bound counts the least that a layer can hold: a vector of the model's width, and the matrices of attention and
     MLP whose sizes are bound.  A huge number of layers cannot even be traced.
     """
-    width, mlp, heads, head_dim = (_least(config, names) for names in (WIDTH, MLP, HEADS, HEAD_DIM))
+    sizes = ([size for _, size in bound_integers(config, names)] for names in (WIDTH, MLP, HEADS, HEAD_DIM))
+    width, mlp, heads, head_dim = (max(0, min(bound, default=0)) for bound in sizes)
     of_layer = max(1, width + 2 * width * mlp + 4 * width * heads * head_dim)
     room = slice_.num_devices * slice_.usable_hbm_bytes
     for key, layers in bound_integers(config, LAYERS):
@@ -96,15 +87,11 @@ def too_deep(config: GinConfig, slice_: Slice) -> Refusal | None:
                 f"{key.short} = {layers:,}: {layers:,} layers of at least {of_layer:,} parameters need "
                 f"{Bytes(needed)}, and the {slice_.num_devices} devices of {slice_.name} have {Bytes(room)} together"
             )
-            return Refusal("MSH09", message, f"correct {key.short}", key)
+            return _refused(config, "MSH09", message, f"correct {key.short}", key)
     return None
 
 
-def _least(config: GinConfig, names: frozenset[str]) -> int:
-    return max(0, min((size for _, size in bound_integers(config, names)), default=0))
-
-
-def refused_state(error: BaseException, config: GinConfig) -> Refusal | None:
+def _refused_state(error: BaseException, config: GinConfig) -> Finding | None:
     """Returns why there is no train state, from what tracing the model's initialization raised.
 
     It is recognized by where in T5X it is raised, because some texts are only a name.
@@ -113,17 +100,14 @@ def refused_state(error: BaseException, config: GinConfig) -> Refusal | None:
       None if the exception is of another kind.
     """
 
-    def refusal(code: str, message: str, parameters: tuple[str, ...], fix: str) -> Refusal:
-        return Refusal(code, message, fix, config.owner(next(filter(None, map(config.find, parameters)), None)))
+    def bound(*parameters: str) -> BindingKey | None:
+        return config.owner(next(filter(None, map(config.find, parameters)), None))
 
     if (unknown := re.search(r"data type '([^']*)' not understood", str(error))) is not None:
         close = closest(unknown[1], _TYPES)
-        return Refusal(
-            "MOD02",
-            f"{unknown[1]!r} is not a type that JAX knows",
-            f"write {close!r}" if close else f"use one of {', '.join(map(repr, _TYPES))}",
-            next((key for key, value in config.items() if value == unknown[1]), None),
-        )
+        fix = f"write {close!r}" if close else f"use one of {', '.join(map(repr, _TYPES))}"
+        key = next((key for key, value in config.items() if value == unknown[1]), None)
+        return _refused(config, "MOD02", f"{unknown[1]!r} is not a type that JAX knows", fix, key)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "t5x" in PurePath(frame.filename).parts]
     if not frames:
         return None
@@ -132,36 +116,24 @@ def refused_state(error: BaseException, config: GinConfig) -> Refusal | None:
     if file in _FACTORING and isinstance(error, KeyError | ValueError):
         missing = isinstance(error, KeyError) and said.isidentifier()
         what = f"its logical_factor_rules lack the axis {said}" if missing else said
-        return refusal(
-            "MSH13",
-            f"Adafactor cannot factor the parameters: {what}",
-            ("logical_factor_rules", "factor_map"),
-            f"add {said} to logical_factor_rules" if missing else "give each axis a rule: row, column, batch or none",
-        )
+        message, key = f"Adafactor cannot factor the parameters: {what}", bound("logical_factor_rules", "factor_map")
+        fix = f"add {said} to logical_factor_rules" if missing else "give each axis a rule: row, column, batch or none"
+        return _refused(config, "MSH13", message, fix, key)
     if not isinstance(error, ValueError):
         return None
     ready = "use one of t5x.adafactor and t5x.optimizers"
     if state := _NO_STATE.search(said):
-        return refusal(
-            "MSH17",
-            f"T5X does not know how to shard the state {state[1]} of an optax optimizer",
-            ("optimizer_def", "optax_optimizer"),
-            f"{ready}, or optax transformations of its own, whose states T5X knows",
-        )
+        message = f"T5X does not know how to shard the state {state[1]} of an optax optimizer"
+        fix = f"{ready}, or optax transformations of its own, whose states T5X knows"
+        return _refused(config, "MSH17", message, fix, bound("optimizer_def", "optax_optimizer"))
     if method := _NO_METHOD.match(said):
-        return refusal(
-            "MSH17",
-            f"T5X cannot shard the state of the optimizer {method[1]}: it has no method derive_logical_axes",
-            ("optimizer_def",),
-            f"{ready}, or give {method[1]} a derive_logical_axes(optimizer_state, param_logical_axes)",
-        )
+        message = f"T5X cannot shard the state of the optimizer {method[1]}: it has no method derive_logical_axes"
+        fix = f"{ready}, or give {method[1]} a derive_logical_axes(optimizer_state, param_logical_axes)"
+        return _refused(config, "MSH17", message, fix, bound("optimizer_def"))
     if file in _NAMING or function == _OVERRIDES:
-        return refusal(
-            "MSH15",
-            f"the model's axis names do not fit its parameters: {said}",
-            ("params_axes_names_override",),
-            "give each parameter one name for each of its axes",
-        )
+        message = f"the model's axis names do not fit its parameters: {said}"
+        fix = "give each parameter one name for each of its axes"
+        return _refused(config, "MSH15", message, fix, bound("params_axes_names_override"))
     return None
 
 
@@ -188,25 +160,15 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     cast = getattr(start.restore, "dtype", None)
     if shapes is not None and start.path and cast:
         shapes = shapes.with_parameters_as(cast)
-    planned = Planned(
-        run,
-        slice_,
-        partitioner,
-        data_layout(partitioner, slice_),
-        start,
-        steps,
-        learning_rate(run.config, run.model, steps),
-        shapes,
-        compare(start, shapes),
-    )
-    if planned.shapes is not None:
-        report.exercised = len(planned.shapes.leaves)
+    layout, rate = data_layout(partitioner, slice_), learning_rate(run.config, run.model, steps)
+    planned = Planned(run, slice_, partitioner, layout, start, steps, rate, shapes, compare(start, shapes))
+    if shapes is not None:
+        report.exercised = len(shapes.leaves)
     report.attempt(describe, planned, report)
     for rule in RULES:
         report.attempt(lambda rule=rule: report.add(rule.findings(planned, run.config.place)))
     report.end_attempts()
     report.not_checked.append(TEMPORARIES_UNKNOWN)
-    rate = planned.learning_rate
     if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:
         raise rate.problem  # T5X meets it when it traces the train step
     return planned
@@ -217,18 +179,17 @@ def _partitioner(config: GinConfig, report: StageReport) -> Any:
         partitioner = config.build("partitioner")
         if partitioner is not None and not isinstance(partitioner, type) and hasattr(partitioner, "mesh"):
             return partitioner
-        refusal = missing_partitioner(config)
+        report.add([_missing_partitioner(config)])
     except Exception as error:
-        refused = refused_mesh(error, config)
-        if refused is None:
+        refusal = _refused_mesh(error, config)
+        if refusal is None:
             raise
-        refusal = refused
-    _report(refusal, config, report)
+        report.add([refusal])
     return None
 
 
 def _shapes(run: Resolved, slice_: Slice, partitioner: Any, report: StageReport) -> StateShapes | None:
-    refusal = too_deep(run.config, slice_)
+    refusal = _too_deep(run.config, slice_)
     if refusal is None:
         sized = (r for r in run.roles if isinstance(r.dataset.batch_size, int) and r.dataset.batch_size > 0)
         role = next(sized, None)
@@ -236,30 +197,15 @@ def _shapes(run: Resolved, slice_: Slice, partitioner: Any, report: StageReport)
             report.not_checked.append("the train state: no dataset gives the model's input shapes")
             return None
         try:
-            return shapes_for(run, role, partitioner)
+            lengths = run.lengths_of(role, run.tasks[role.parameter])
+            training = run.config.mode is Mode.TRAIN
+            inputs = model_inputs(run.model, lengths, role.dataset.batch_size, training and role.dataset.pack)
+            own = run.config.build("train_state_initializer_cls")
+            return state_shapes(run.model, partitioner, inputs, with_optimizer=training, initializer_cls=own)
         except Exception as error:
-            refusal = refused_state(error, run.config)
+            refusal = _refused_state(error, run.config)
             if refusal is None:
                 raise
             log_traceback(error)
-    _report(refusal, run.config, report)
+    report.add([refusal])
     return None
-
-
-def _report(refusal: Refusal, config: GinConfig, report: StageReport) -> None:
-    report.find(
-        refusal.code,
-        refusal.message,
-        location=config.location(refusal.key),
-        fix=refusal.fix,
-        binding=refusal.key.short if refusal.key else None,
-    )
-
-
-def shapes_for(run: Resolved, role: DataRole, partitioner: Any) -> StateShapes:
-    """Returns the train state's shapes for the data of one role."""
-    lengths = lengths_of(role, run.samples, run.tasks[role.parameter])
-    training = run.config.mode is Mode.TRAIN
-    inputs = model_inputs(run.model, lengths, role.dataset.batch_size, role.dataset.pack if training else False)
-    own = run.config.build("train_state_initializer_cls")
-    return state_shapes(run.model, partitioner, inputs, with_optimizer=training, initializer_cls=own)

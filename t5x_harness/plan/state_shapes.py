@@ -51,11 +51,6 @@ class StateShapes:
         """All arrays, in the order in which to report them."""
         return (*self.parameters, *self.optimizer, *self.other)
 
-    @property
-    def num_parameters(self) -> int:
-        """The number of elements of the model's arrays."""
-        return sum(leaf.size for leaf in self.parameters)
-
     def with_parameters_as(self, dtype: str) -> StateShapes:
         """Returns the state after a restore that casts floating-point parameters to the named type."""
         kind = np.dtype(dtype)
@@ -122,24 +117,20 @@ def state_shapes(
     leaves, flat = [], _flat(shapes)
     for path, value in flat.items():
         if hasattr(value, "shape"):
-            logical = names.get(path)
-            leaves.append(
-                Leaf(path, tuple(value.shape), np.dtype(value.dtype), tuple(axes.get(path) or ()), tuple(logical or ()))
-            )
+            spec, logical = (tuple(known.get(path) or ()) for known in (axes, names))
+            leaves.append(Leaf(path, tuple(value.shape), np.dtype(value.dtype), spec, logical))
     return StateShapes(initializer, tuple(leaves), tuple(path for path, value in flat.items() if value is None))
 
 
 def _flat(state: Any) -> dict[str, Any]:
     """Returns a train state's values by their names in a checkpoint."""
-    tree = state.state_dict()
-    flat: dict[str, Any] = traverse_util.flatten_dict(
-        jax.tree.map(lambda x: x, dict(tree), is_leaf=_is_leaf), keep_empty_nodes=False, sep="/"
-    )
+
+    def is_leaf(value: Any) -> bool:
+        return value is None or isinstance(value, jax.sharding.PartitionSpec)
+
+    tree = jax.tree.map(lambda x: x, dict(state.state_dict()), is_leaf=is_leaf)
+    flat: dict[str, Any] = traverse_util.flatten_dict(tree, keep_empty_nodes=False, sep="/")
     return flat
-
-
-def _is_leaf(value: Any) -> bool:
-    return value is None or isinstance(value, jax.sharding.PartitionSpec)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,21 +163,13 @@ def data_layout(partitioner: Any, slice_: Slice) -> DataLayout:
       slice_: the slice.
     """
     mesh = partitioner.mesh
-    axes = _data_axes(partitioner)
+    (axes,) = tuple(partitioner.data_partition_spec) or (None,)  # None if the axis rules leave batches whole
     ids = np.vectorize(lambda device: device.id, otypes=[int])(mesh.devices)
     on_first_host = np.array([place.host for place in slice_.coordinates])[ids] == 0
     local = dict(zip(mesh.axis_names, (len(set(places)) for places in np.nonzero(on_first_host)), strict=True))
-    sizes = {axis: int(mesh.shape[axis]) for axis in axes}
+    sizes = {axis: int(mesh.shape[axis]) for axis in ((axes,) if isinstance(axes, str) else axes or ())}
     return DataLayout(
         positions=math.prod(sizes.values()),
         shards=math.prod(size // local[axis] for axis, size in sizes.items()),
         hosts=slice_.hosts,
     )
-
-
-def _data_axes(partitioner: Any) -> tuple[str, ...]:
-    """Returns the mesh axes that a batch is cut along; empty if the axis rules leave batches whole."""
-    (axes,) = tuple(partitioner.data_partition_spec) or (None,)
-    if axes is None:
-        return ()
-    return (axes,) if isinstance(axes, str) else tuple(axes)

@@ -202,14 +202,23 @@ class LearningRate:
       curve: how it changes over the steps to train; None if the steps or the rate are not known.
       before: how it changes from step 0 to the first step to train; None if that is step 0.
       problem: what the schedule raised.
-      is_uncalled: whether it raised because it is a function that makes schedules and was not called.
     """
 
     schedule: RateSchedule | None = None
     curve: RateCurve | None = None
     before: RateCurve | None = None
     problem: Exception | None = None
-    is_uncalled: bool = False
+
+    @property
+    def is_uncalled(self) -> bool:
+        """Whether it raised because it is a function that makes schedules: the config lacks the parentheses."""
+        if self.problem is None or self.schedule is None:
+            return False
+        function = self.schedule.function
+        try:
+            return callable(getattr(function, "__wrapped__", function)())  # as it was before jax.jit
+        except Exception:  # it takes a step, or the user's code raises
+            return False
 
     @property
     def unknown_factor(self) -> str | None:
@@ -232,10 +241,11 @@ def learning_rate(config: GinConfig, model: Any, steps: PlannedSteps | None) -> 
             return LearningRate(schedule)
         if schedule.counts_updates and steps.first and not schedule.is_constant:
             return LearningRate(schedule)  # the count is the checkpoint's, or begins anew without its optimizer state
-        before = schedule.curve(0, steps.first) if steps.first else None
-        return LearningRate(schedule, schedule.curve(steps.first, steps.first + steps.to_train - 1), before)
+        before = curve_of(schedule.rate, 0, steps.first) if steps.first else None
+        curve = curve_of(schedule.rate, steps.first, steps.first + steps.to_train - 1)
+        return LearningRate(schedule, curve, before)
     except Exception as error:  # whatever the user's schedule raises; plan reports it after all else
-        return LearningRate(schedule, problem=error, is_uncalled=schedule is not None and schedule.makes_schedules)
+        return LearningRate(schedule, problem=error)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -256,14 +266,6 @@ class RateSchedule:
     counts_updates: bool = False
     optimizer: str = ""
 
-    @property
-    def makes_schedules(self) -> bool:
-        """Whether the function makes schedules and is not one itself: the config lacks the parentheses of a call."""
-        try:
-            return callable(getattr(self.function, "__wrapped__", self.function)())  # as it was before jax.jit
-        except Exception:  # it takes a step, or the user's code raises
-            return False
-
     def rate(self, step: int) -> float:
         """Returns the rate of a step's update.
 
@@ -271,14 +273,6 @@ class RateSchedule:
           Exception: what the schedule raises; T5X meets it when it traces the train step.
         """
         return float(np.asarray(self.function(np.int32(step))))
-
-    def curve(self, first: int, last: int) -> RateCurve:
-        """Returns how the rate changes from one step to another, both included.
-
-        Raises:
-          Exception: what the schedule raises.
-        """
-        return curve_of(self.rate, first, last)
 
 
 def find_schedule(config: GinConfig, model: Any) -> RateSchedule | None:

@@ -58,16 +58,6 @@ class StoredTree:
     layout: StoredLayout
     arrays: Mapping[str, StoredArray]
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes by name."""
-        return {name: array.shape for name, array in self.arrays.items()}
-
-    @property
-    def parameter_types(self) -> tuple[str, ...]:
-        """The element types of the model's arrays, sorted."""
-        return tuple(sorted({a.dtype for name, a in self.arrays.items() if name.startswith("target/")}))
-
 
 def layout_of(path: str) -> StoredLayout | None:
     """Returns how a checkpoint is laid out.
@@ -98,17 +88,12 @@ def read_tree(path: str) -> StoredTree | None:
     Raises:
       Exception: it is damaged; each library raises its own.
     """
-    match layout_of(path):
-        case StoredLayout.TENSORFLOW:
-            return StoredTree(StoredLayout.TENSORFLOW, _tensorflow(on_disk(path)))
-        case StoredLayout.T5X:
-            return StoredTree(StoredLayout.T5X, _msgpack(epath.Path(on_disk(path))))
-        case StoredLayout.ORBAX:
-            return StoredTree(StoredLayout.ORBAX, _orbax(epath.Path(on_disk(path)) / _STATE))
-    return None
+    readers = {StoredLayout.TENSORFLOW: _tensorflow, StoredLayout.T5X: _msgpack, StoredLayout.ORBAX: _orbax}
+    layout = layout_of(path)
+    return None if layout is None else StoredTree(layout, readers[layout](epath.Path(on_disk(path))))
 
 
-def _orbax(state: epath.Path) -> dict[str, StoredArray]:
+def _orbax(folder: epath.Path) -> dict[str, StoredArray]:
     """Reads with orbax itself: with OCDBT, the shapes are in a database in tensorstore's own format."""
     import orbax.checkpoint as ocp
     from flax import traverse_util
@@ -117,7 +102,7 @@ def _orbax(state: epath.Path) -> dict[str, StoredArray]:
     level = absl_logger.level
     absl_logger.setLevel(logging.ERROR)  # T5X's checkpoints lack the metadata file that orbax looks for
     try:
-        tree = ocp.PyTreeCheckpointer().metadata(state)
+        tree = ocp.PyTreeCheckpointer().metadata(folder / _STATE)
     finally:
         absl_logger.setLevel(level)
     tree = getattr(tree, "item_metadata", tree)
@@ -162,7 +147,7 @@ def _msgpack(folder: epath.Path) -> dict[str, StoredArray]:
     return found
 
 
-def _tensorflow(path: str) -> dict[str, StoredArray]:
+def _tensorflow(path: epath.Path) -> dict[str, StoredArray]:
     """Reads the parameters; the optimizer's state is left out, because T5X generates part of it."""
     return {
         name: StoredArray(tuple(value.shape), str(value.dtype))
@@ -171,7 +156,7 @@ def _tensorflow(path: str) -> dict[str, StoredArray]:
     }
 
 
-def tensorflow_arrays(path: str) -> dict[str, Any]:
+def tensorflow_arrays(path: os.PathLike[str] | str) -> dict[str, Any]:
     """Returns the arrays of a TensorFlow checkpoint, under the names that T5X gives them; ``get`` reads them."""
     from t5x import checkpoint_importer
 
@@ -196,9 +181,13 @@ def unreadable(path: str, tree: StoredTree) -> str | None:
     folder = Path(on_disk(path))
     if tree.layout is StoredLayout.TENSORFLOW or not folder.is_dir():
         return None
-    specs = (
-        _specs_of_older_layout(folder) if tree.layout is StoredLayout.T5X else _specs_of_orbax(folder / _STATE, tree)
-    )
+    specs: Mapping[str, Any]
+    if tree.layout is StoredLayout.ORBAX:
+        specs = _specs_of_orbax(folder / _STATE, tree)
+    else:  # arrays that are not in the msgpack file itself
+        stored = {name: spec for name, spec in specs_in_file(folder).items() if isinstance(spec, dict)}
+        files = {name: f"{folder / spec['kvstore']['path']}/" for name, spec in stored.items()}
+        specs = {n: {"driver": stored[n]["driver"], "kvstore": {"driver": "file", "path": files[n]}} for n in stored}
     opened = {name: ts.open(spec, open=True) for name, spec in specs.items()}
     left = _BYTES_READ
     for name in sorted(opened, key=lambda name: _bytes(tree.arrays[name])):
@@ -211,15 +200,6 @@ def unreadable(path: str, tree: StoredTree) -> str | None:
             reason = str(error).splitlines()[0].partition(" [")[0]
             return f"{name}: {reason.replace(str(folder), path.rstrip('/'))}"
     return None
-
-
-def _specs_of_older_layout(folder: Path) -> Mapping[str, Any]:
-    """Returns tensorstore's spec for each array that is not in the msgpack file itself."""
-    stored = {name: value for name, value in specs_in_file(folder).items() if isinstance(value, dict)}
-    return {
-        name: {"driver": spec["driver"], "kvstore": {"driver": "file", "path": f"{folder / spec['kvstore']['path']}/"}}
-        for name, spec in stored.items()
-    }
 
 
 def _specs_of_orbax(state: Path, tree: StoredTree) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The data that a config names: which dataset plays which role, its tasks, their vocabularies, and what TFDS has."""
+"""The data that a config names: which dataset plays which role, its tasks and their lines, vocabularies, TFDS data."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import dataclasses
 import functools
 import inspect
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import seqio
@@ -15,9 +17,79 @@ import tensorflow as tf
 from t5x import utils
 
 from t5x_harness.gin.config import BindingKey, GinConfig
-from t5x_harness.spec import Mode
+from t5x_harness.resolve.exceptions import shown_path
+from t5x_harness.spec import Location, Mode
 from t5x_harness.standins.sources import out_of_reach
-from t5x_harness.upstream.seqio import builder_of, preprocessors, vocabulary_file
+from t5x_harness.upstream.seqio import builder_of, preprocessors, vocabulary_file, watch_registrations
+
+_Registering = tuple[Location, str]
+"""A line that registers something, and the name under which its module is imported."""
+
+
+class DuplicateRegistration(ValueError):
+    """SeqIO refuses a name that is taken; this adds the lines of both registrations.
+
+    Attributes:
+      location: the line that is refused.
+      has_two_names: whether one module runs twice because it is imported under two names.
+      message: what happened, with both lines.
+      fix: the smallest fix.
+    """
+
+    def __init__(self, text: str, name: str, first: _Registering, second: _Registering) -> None:
+        super().__init__(text)
+        (at, module), (self.location, again) = first, second
+        self.has_two_names = at.file == self.location.file and module != again
+        if self.has_two_names:
+            how = f"{at.file} is imported under two names, {module} and {again}"
+            self.fix = f"import it under one name only, {module} or {again}"
+        else:
+            how = f"at {at}, and again {'by the same line' if at == self.location else f'at {self.location}'}"
+            self.fix = "register it once, or give the second one a name of its own"
+        self.message = f"{name} is registered twice: {how}"
+
+
+class Registrations:
+    """The lines that registered tasks and mixtures since :meth:`record` was called."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, _Registering] = {}
+
+    @classmethod
+    def record(cls) -> Registrations:
+        """Watches SeqIO's registries for as long as the process lives; all its runs share one object."""
+        found = _of_process()
+        watch_registrations(found._register)
+        return found
+
+    def _register(self, name: str, frame: FrameType, register: Callable[[], None]) -> None:
+        place = _place(frame)
+        try:
+            register()
+        except ValueError as error:
+            if name in self._places:
+                raise DuplicateRegistration(str(error), name, self._places[name], place) from None
+            raise
+        self._places[name] = place
+
+    def place(self, name: str) -> Location | None:
+        """Returns the line that registered a task or mixture, or None if it was registered before the recording."""
+        return self._places[name][0] if name in self._places else None
+
+
+@functools.cache
+def _of_process() -> Registrations:
+    return Registrations()
+
+
+def _place(frame: FrameType | None) -> _Registering:
+    """Returns the innermost line that is not in SeqIO."""
+    own = Path(seqio.__file__).parent
+    while frame is not None and frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(own):
+        frame = frame.f_back
+    assert frame is not None
+    return Location(shown_path(frame.f_code.co_filename), frame.f_lineno), str(frame.f_globals.get("__name__", ""))
+
 
 _PARAMETERS: dict[Mode, tuple[str, ...]] = {
     Mode.TRAIN: ("train_dataset_cfg", "train_eval_dataset_cfg", "infer_eval_dataset_cfg"),
@@ -51,6 +123,22 @@ class DataRole:
         name = self.dataset.mixture_or_task_name
         return name if isinstance(name, str) else getattr(name, "name", type(name).__name__)
 
+    @property
+    def provider(self) -> Any:
+        """The task or mixture.
+
+        Raises:
+          ValueError: nothing is registered under its name.
+        """
+        name = self.dataset.mixture_or_task_name
+        return seqio.get_mixture_or_task(name) if isinstance(name, str) else name
+
+    @property
+    def batch_size(self) -> int | None:
+        """How many examples are in a batch; None if what is bound is not a number."""
+        size = self.dataset.batch_size
+        return size if isinstance(size, int) and not isinstance(size, bool) else None
+
     def key(self, config: GinConfig, parameter: str) -> BindingKey | None:
         """Returns the binding that one of its parameters comes from; macros are followed."""
         return config.owner(config.find(parameter, "DatasetConfig", self.scope))
@@ -64,16 +152,6 @@ def roles_of(config: GinConfig) -> list[DataRole]:
         if isinstance(dataset, utils.DatasetConfig):
             roles.append(DataRole(parameter, config.scope_of(parameter) or "", dataset))
     return roles
-
-
-def provider_of(role: DataRole) -> Any:
-    """Returns the task or mixture behind a dataset.
-
-    Raises:
-      ValueError: nothing is registered under this name.
-    """
-    provider = role.dataset.mixture_or_task_name
-    return seqio.get_mixture_or_task(provider) if isinstance(provider, str) else provider
 
 
 def registered_name(role: DataRole) -> str | None:
@@ -95,7 +173,7 @@ def tasks_of(role: DataRole) -> Sequence[seqio.Task]:
     Raises:
       ValueError: nothing is registered under this name.
     """
-    tasks: Sequence[seqio.Task] = seqio.get_subtasks(provider_of(role))
+    tasks: Sequence[seqio.Task] = seqio.get_subtasks(role.provider)
     return tasks
 
 

@@ -9,7 +9,6 @@ and both together for a metric that asks for both.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import dataclasses
 import functools
@@ -27,9 +26,8 @@ from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.exceptions import one_line, root_cause
 from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.metric_failures import failure_in_call, failure_of, is_out_of_reach
-from t5x_harness.resolve.reading import read_within
 from t5x_harness.resolve.resolved import Resolved
-from t5x_harness.resolve.samples import Sample
+from t5x_harness.resolve.samples import Sample, read_within
 
 _MOST_OUTPUTS = 5
 """How many outputs are generated at most."""
@@ -38,6 +36,13 @@ _LENGTH = 16
 """How many tokens a random prediction has at least."""
 
 _ONLY_SCORES = {seqio.metrics.ModelOutputType.SCORE}
+SECONDS = 20.0
+"""How long the metrics of one task may take."""
+
+_SECONDS_IN_ALL = 60.0
+_LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.loggers.TensorBoardLoggerV1, seqio.JSONLogger)
+_GROUPS = (12, 10, 9, 8, 7)
+"""Sizes of groups of examples that may belong together, such as the choices of one question, or their divisors."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,11 +70,7 @@ class _Unconverted(seqio.PassThroughFeatureConverter):
 
 
 def call(
-    task: seqio.Task,
-    role: DataRole,
-    examples: Sequence[Mapping[str, Any]],
-    loggers: Sequence[Any],
-    seconds: float,
+    task: seqio.Task, role: DataRole, examples: Sequence[Mapping[str, Any]], loggers: Sequence[Any], seconds: float
 ) -> MetricCall:
     """Computes and writes a task's metrics for several generated outputs, until one makes it raise.
 
@@ -80,13 +81,15 @@ def call(
       loggers: classes of SeqIO's loggers; what they write is thrown away.
       seconds: how long it may take.
     """
-    examples = _trimmed(examples, task, role.dataset.task_feature_lengths)
-    with (
-        tempfile.TemporaryDirectory(prefix="t5x-harness-metrics-", ignore_cleanup_errors=True) as folder,
-        _reading_only(task, _dataset(examples)),
-    ):
+    examples = _trimmed(examples, task, role)
+    dataset = _dataset(examples)
+    with tempfile.TemporaryDirectory(prefix="t5x-harness-metrics-", ignore_cleanup_errors=True) as folder:
         calls = functools.partial(_calls, task, role, examples, loggers, folder)
-        reading = read_within(calls, keep=_MOST_OUTPUTS, count=0, seconds=seconds)
+        task.get_dataset = lambda *_, **__: dataset  # whatever the evaluator asks it for
+        try:
+            reading = read_within(calls, keep=_MOST_OUTPUTS, count=0, seconds=seconds)
+        finally:
+            del task.get_dataset
     if not reading.kept:
         return MetricCall(late=reading.late)
     first, last = reading.kept[0], reading.kept[-1]
@@ -113,17 +116,18 @@ def _calls(
     except Exception as error:
         yield MetricCall(error=error)
         return
-    for outputs in generated_outputs(
-        [example["targets"] for example in examples], task.output_features["targets"].vocabulary
-    ):
-        given = "generated scores" if only_scores else outputs.words
+    targets = [example["targets"] for example in examples]
+    scores = list(-np.random.default_rng(0).exponential(10.0, len(targets)).astype(np.float32))  # log-likelihoods
+    for words, tokens in generated_predictions(targets, task.output_features["targets"].vocabulary):
+        given = "generated scores" if only_scores else words
+        predictions = list(enumerate(tokens))
         try:
             metrics, _ = evaluator.evaluate(
                 compute_metrics=True,
                 step=0,
-                predict_fn=outputs.predict,
-                score_fn=outputs.score,
-                predict_with_aux_fn=outputs.predict_with_aux,
+                predict_fn=lambda _, made=predictions: made,
+                score_fn=lambda _: list(enumerate(scores)),
+                predict_with_aux_fn=lambda _, made=predictions: (made, {"scores": list(scores)}),
             )
             yield MetricCall(metrics.result()[task.name], given=given)
         except Exception as error:  # whatever the user's functions raise
@@ -133,16 +137,14 @@ def _calls(
             return
 
 
-def _trimmed(
-    examples: Sequence[Mapping[str, Any]], task: seqio.Task, lengths: Mapping[str, Any] | None
-) -> list[dict[str, Any]]:
+def _trimmed(examples: Sequence[Mapping[str, Any]], task: seqio.Task, role: DataRole) -> list[dict[str, Any]]:
     """Cuts the features of examples to their lengths, as SeqIO does for the evaluator."""
-
-    def cut(name: str, value: Any) -> Any:
-        length = (lengths or {}).get(name)
-        return value[:length] if name in task.output_features and isinstance(length, int) and np.ndim(value) else value
-
-    return [{name: cut(name, value) for name, value in example.items()} for example in examples]
+    lengths = role.dataset.task_feature_lengths or {}
+    cuts = {n: length for n, length in lengths.items() if n in task.output_features and isinstance(length, int)}
+    return [
+        {name: value[: cuts.get(name)] if np.ndim(value) else value for name, value in example.items()}
+        for example in examples
+    ]
 
 
 def _dataset(examples: Sequence[Mapping[str, Any]]) -> tf.data.Dataset:
@@ -158,67 +160,29 @@ def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
     return tf.TensorSpec(shape, tf.string if kind.kind in "OSU" else tf.dtypes.as_dtype(kind))
 
 
-@contextlib.contextmanager
-def _reading_only(task: seqio.Task, dataset: tf.data.Dataset) -> Iterator[None]:
-    """Has a registered task give one dataset, whatever it is asked for."""
-    task.get_dataset = lambda *_, **__: dataset
-    try:
-        yield
-    finally:
-        del task.get_dataset
-
-
-@dataclasses.dataclass(frozen=True)
-class GeneratedOutputs:
-    """What a model could have predicted for a few examples.
-
-    Attributes:
-      words: a description that follows the word ``given``.
-      tokens: int32 ids of shape [examples, length].
-      scores: float32 log-likelihoods of shape [examples].
-    """
-
-    words: str
-    tokens: np.ndarray[Any, Any]
-    scores: np.ndarray[Any, Any]
-
-    def predict(self, _dataset: Any) -> list[tuple[int, Any]]:
-        """Stands in for the model's ``predict_batch``."""
-        return list(enumerate(self.tokens))
-
-    def predict_with_aux(self, _dataset: Any) -> tuple[list[tuple[int, Any]], dict[str, Any]]:
-        """Stands in for the model's ``predict_batch_with_aux``."""
-        return self.predict(_dataset), {"scores": list(self.scores)}
-
-    def score(self, _dataset: Any) -> list[tuple[int, Any]]:
-        """Stands in for the model's ``score_batch``."""
-        return list(enumerate(self.scores))
-
-
-def generated_outputs(
+def generated_predictions(
     targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio.Vocabulary
-) -> Iterator[GeneratedOutputs]:
-    """Yields outputs, from the best possible ones to those of an untrained model.
+) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """Yields what a model could have predicted, from the best to what an untrained model gives.
+
+    Each is a description that follows the word ``given``, and int32 ids of shape [examples, length].
 
     Args:
       targets: ids of the targets, of shape [length] each.
       vocabulary: the vocabulary of the targets.
     """
-    random = np.random.default_rng(0)
-    number = len(targets)
-    scores = -random.exponential(10.0, number).astype(np.float32)
+    random, number = np.random.default_rng(0), len(targets)
     own = _padded(targets)
-    yield GeneratedOutputs("the targets themselves as predictions", own, scores)
+    yield "the targets themselves as predictions", own
     length = max(own.shape[1], _LENGTH)
     ids = random.integers(0, max(vocabulary.vocab_size or 2, 2), (number, length), dtype=np.int32)
-    yield GeneratedOutputs("random ids as predictions, as an untrained model gives them", ids, scores)
+    yield "random ids as predictions, as an untrained model gives them", ids
     empty = np.full(1, getattr(vocabulary, "eos_id", None) or 0)
-    yield GeneratedOutputs("an empty prediction for the first example", _padded([empty, *targets[1:]]), scores)
-    yield GeneratedOutputs("an empty prediction for every example", _padded([empty] * number), scores)
+    yield "an empty prediction for the first example", _padded([empty, *targets[1:]])
+    yield "an empty prediction for every example", _padded([empty] * number)
     unknown = getattr(vocabulary, "unk_id", None)
     if unknown is not None and unknown >= 0:
-        tokens = _padded([np.full(4, unknown), *targets[1:]])
-        yield GeneratedOutputs("a prediction of unknown tokens for the first example", tokens, scores)
+        yield "a prediction of unknown tokens for the first example", _padded([np.full(4, unknown), *targets[1:]])
 
 
 def _padded(rows: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
@@ -229,22 +193,12 @@ def _padded(rows: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
     return padded
 
 
-SECONDS = 20.0
-"""How long the metrics of one task may take."""
-
-_SECONDS_IN_ALL = 60.0
-
-_LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.loggers.TensorBoardLoggerV1, seqio.JSONLogger)
-
 _METHODS = {
     seqio.metrics.ModelOutputType.PREDICTION: "predict_batch",
     seqio.metrics.ModelOutputType.PREDICTION_WITH_AUX: "predict_batch_with_aux",
     seqio.metrics.ModelOutputType.SCORE: "score_batch",
 }
 """The method of T5X's models that computes what a metric asks for."""
-
-_GROUPS = (12, 10, 9, 8, 7)
-"""Sizes of groups of examples that may belong together, such as the choices of one question, or their divisors."""
 
 
 def call_metrics(run: Resolved, report: StageReport) -> None:
@@ -274,7 +228,7 @@ def _call(role: DataRole, sample: Sample, loggers: Sequence[Any], seconds: float
         return MetricCall(late=True)
     until = time.monotonic() + seconds
     called = call(sample.task, role, sample.examples, loggers, seconds)
-    if called.error is None or sample.is_all or failure_of(called.error).code != "SEQ20":
+    if called.error is None or sample.is_all or failure_of(called.error)[0] != "SEQ20":
         return called
     number = len(sample.examples)
     for fewer in sorted({number // size * size for size in _GROUPS} - {0, number}, reverse=True):
@@ -293,7 +247,7 @@ def _add_outcome(called: MetricCall, run: Resolved, role: DataRole, sample: Samp
         log_traceback(called.error)
         if is_out_of_reach(called.error):
             return "they need the network"
-        if not called.given and failure_of(called.error).code != "SEQ23":
+        if not called.given and failure_of(called.error)[0] != "SEQ23":
             return f"SeqIO's evaluator cannot be built for the sampled examples: {one_line(root_cause(called.error))}"
         report.add([failure_in_call(called.error, called.given, run, role, sample)])
     return "they took too long" if called.late else None

@@ -6,7 +6,6 @@ import dataclasses
 import dis
 import functools
 import inspect
-import linecache
 import re
 import sys
 import sysconfig
@@ -30,14 +29,31 @@ _IN_PYTHON = re.compile(
 )
 """How TensorFlow reports an exception of a Python function that it called, such as a generator."""
 
-_OF_THE_GRAPH = re.compile(
-    rf"\{{\{{[^}}]*\}}\}}\s*|\s*\[\[\{{\{{.*|\s*\[Op:\w+\].*|{_OF_TRANSFORMATION}",
-    re.DOTALL,
-)
+_OF_THE_GRAPH = re.compile(rf"\{{\{{[^}}]*\}}\}}\s*|\s*\[\[\{{\{{.*|\s*\[Op:\w+\].*|{_OF_TRANSFORMATION}", re.DOTALL)
 """What TensorFlow adds to an error of an operation: functions and nodes of its graph, which no user wrote."""
 
 _OF_GIN = re.compile(r"\n\s*(?:In (?:call to|file|bindings)|No values supplied by Gin)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(\[])|(?<=[.!?:])\s*\n\s*\n")
+USER = "user"
+HARNESS = "t5x-harness"
+PYTHON = "Python"
+_OURS = Path(__file__).parents[1]
+FRONT = ("T5X", "SeqIO", "Gin", "Flax", "optax", "airio", "T5")
+"""Libraries whose functions configs name; what is below them says little about a config."""
+
+_RAISE = dis.opmap["RAISE_VARARGS"]
+_LOOKUPS = (LookupError, AttributeError, StopIteration)
+"""What a lookup raises; code that catches it often raises an error that explains more."""
+
+_OF_THE_MACHINE = (OSError, ImportError, MemoryError)
+"""Exceptions that a call may raise through no mistake of its caller."""
+
+_REFUSED_CALL = re.compile(
+    r"takes (?:no|\d+|from \d+ to \d+) (?:keyword |positional )?arguments?\b|missing \d+ required|missing a required"
+    r"|got (?:an unexpected keyword|multiple values for|some positional-only)|too many positional arguments"
+)
+_REFUSING_NAME = re.compile(r"([A-Za-z_][\w.]*)\(\) (?:takes|missing|got)\b")
+_ABSTRACT = re.compile(r"Can't instantiate abstract class (\w+)")
 
 
 def error_text(error: BaseException) -> str:
@@ -50,8 +66,8 @@ def error_text(error: BaseException) -> str:
         return _first_sentence(inside[1])
     kind, text = type(error).__name__, one_line(error)
     if not text:
-        asserted = _source_line(error) if isinstance(error, AssertionError) else ""
-        return f"{kind} ({asserted})" if asserted else kind
+        frames = list(traceback.extract_tb(error.__traceback__)) if isinstance(error, AssertionError) else []
+        return f"{kind} ({frames[-1].line})" if frames and frames[-1].line else kind
     return text if text.startswith(f"{kind}: ") else f"{kind}: {text}"
 
 
@@ -80,23 +96,11 @@ def _first_sentence(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def _source_line(error: BaseException) -> str:
-    frames = error.__traceback__
-    while frames is not None and frames.tb_next is not None:
-        frames = frames.tb_next
-    return linecache.getline(frames.tb_frame.f_code.co_filename, frames.tb_lineno).strip() if frames else ""
-
-
 def is_of_python(error: BaseException) -> bool:
     """Tells whether TensorFlow reports an exception of a Python function that it called."""
     return _IN_PYTHON.match(full_text(error)) is not None
 
 
-USER = "user"
-HARNESS = "t5x-harness"
-PYTHON = "Python"
-
-_OURS = Path(__file__).parents[1]
 _NAMES = {
     "t5x": "T5X",
     "seqio": "SeqIO",
@@ -113,9 +117,6 @@ _NAMES = {
     "tensorflow_datasets": "TFDS",
 }
 """Libraries by the package that they are imported as; they may be anywhere, such as in a checkout."""
-
-FRONT = ("T5X", "SeqIO", "Gin", "Flax", "optax", "airio", "T5")
-"""Libraries whose functions configs name; what is below them says little about a config."""
 
 
 def party_of(file: str) -> str:
@@ -164,21 +165,6 @@ def library_path(file: str) -> str:
 
 def _folders(package: str) -> tuple[str, ...]:
     return tuple(getattr(sys.modules.get(package), "__path__", ()))
-
-
-_RAISE = dis.opmap["RAISE_VARARGS"]
-_LOOKUPS = (LookupError, AttributeError, StopIteration)
-"""What a lookup raises; code that catches it often raises an error that explains more."""
-
-_OF_THE_MACHINE = (OSError, ImportError, MemoryError)
-"""Exceptions that a call may raise through no mistake of its caller."""
-
-_REFUSED_CALL = re.compile(
-    r"takes (?:no|\d+|from \d+ to \d+) (?:keyword |positional )?arguments?\b|missing \d+ required|missing a required"
-    r"|got (?:an unexpected keyword|multiple values for|some positional-only)|too many positional arguments"
-)
-_REFUSING_NAME = re.compile(r"([A-Za-z_][\w.]*)\(\) (?:takes|missing|got)\b")
-_ABSTRACT = re.compile(r"Can't instantiate abstract class (\w+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,11 +258,6 @@ def places(error: BaseException) -> Iterator[CodePlace]:
             yield CodePlace(library_path(frame.filename), frame.lineno or 0, frame.name, party_of(frame.filename))
 
 
-def functions(error: BaseException) -> list[str]:
-    """Returns the names of the functions that the exception and its causes passed through."""
-    return [place.function for place in places(error)]
-
-
 def user_frame(error: BaseException) -> CodePlace | None:
     """Returns the innermost frame of the user's own code in the chain of causes, or None if there is none."""
     innermost = next((place for place in reversed(list(places(error))) if place.party == USER), None)
@@ -321,15 +302,11 @@ def raised_by_harness(error: BaseException) -> bool:
     cause = root_cause(error)
     frames = traceback.extract_tb(cause.__traceback__)
     by = [party for frame in frames if (party := party_of(frame.filename)) in (USER, HARNESS, *FRONT)]
-    if not by or by[-1] != HARNESS or isinstance(cause, _OF_THE_MACHINE) or _is_of_tensorflow(cause):
+    of_tensorflow = any(kind.__name__ == "OpError" for kind in type(cause).__mro__)  # most often about a file
+    if not by or by[-1] != HARNESS or isinstance(cause, _OF_THE_MACHINE) or of_tensorflow:
         return False
     by_mistake = isinstance(cause, AssertionError) or not is_deliberate(cause)
     return by_mistake or party_of(frames[-1].filename) != HARNESS
-
-
-def _is_of_tensorflow(error: BaseException) -> bool:
-    """Tells whether an exception comes from one of TensorFlow's operations; most often it is about a file."""
-    return any(kind.__name__ == "OpError" for kind in type(error).__mro__)
 
 
 def passed_through_t5x(error: BaseException) -> bool:

@@ -17,13 +17,12 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint import t5_package
-from t5x_harness.resolve.datasets import versions_asked
+from t5x_harness.resolve.datasets import DuplicateRegistration, versions_asked
 from t5x_harness.resolve.exceptions import (
     CodePlace,
     causes,
@@ -40,7 +39,6 @@ from t5x_harness.resolve.exceptions import (
 )
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_failures import failure_in_stage
-from t5x_harness.resolve.registrations import DuplicateRegistration
 from t5x_harness.resolve.suspects import Suspect, calls, misfits, refused_value, suspects
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.rows import request_in
@@ -144,17 +142,10 @@ def _unknown(error: BaseException, stage: Stage, config: GinConfig | None, found
     location, culprit = found.location, found.culprit
     if location is None and config is not None:
         location = _line_of_call(calling[0].name if calling else "", config)
-    return Finding(
-        "RUN01",
-        Severity.ERROR,
-        stage,
-        f"{who} stopped with {error_text(root_cause(error)).rstrip('.')}{raised}{by}{found.in_words}{advice}",
-        location,
-        f"correct {culprit.key.short}; the traceback is in the run's log"
-        if culprit
-        else "see the traceback in the run's log",
-        culprit.key.short if culprit else None,
-    )
+    what = f"{who} stopped with {error_text(root_cause(error)).rstrip('.')}{raised}{by}{found.in_words}{advice}"
+    name = culprit.key.short if culprit else None
+    fix = f"correct {name}; the traceback is in the run's log" if name else "see the traceback in the run's log"
+    return Finding("RUN01", Severity.ERROR, stage, what, location, fix, name)
 
 
 def explain_misfit(error: BaseException, stage: Stage, config: GinConfig) -> Finding | None:
@@ -170,16 +161,10 @@ def explain_misfit(error: BaseException, stage: Stage, config: GinConfig) -> Fin
         return None
     owner = config.owner(key)
     declares = f", where {key.short} is declared as {wrong[key]}" if key in wrong else ""
-    return Finding(
-        "RUN01",
-        Severity.ERROR,
-        stage,
-        f"{owner.short} = {format_value(config.written(owner), 80)}{declares}; {stage} cannot use it: "
-        f"{error_text(root_cause(error))}",
-        config.location(owner),
-        f"give it {'a value of that type' if key in wrong else 'another value'}, or leave {key.parameter} out",
-        owner.short,
-    )
+    given = f"{owner.short} = {format_value(config.written(owner), 80)}{declares}"
+    message = f"{given}; {stage} cannot use it: {error_text(root_cause(error))}"
+    fix = f"give it {'a value of that type' if key in wrong else 'another value'}, or leave {key.parameter} out"
+    return Finding("RUN01", Severity.ERROR, stage, message, config.location(owner), fix, owner.short)
 
 
 def _missing_module(
@@ -202,27 +187,20 @@ def _missing_module(
 def _fix_of_import(name: str) -> str:
     if not name:
         return "correct the import, or add the folder of its module to python_path"
-    top, _, inside = name.partition(".")
+    top = name.partition(".")[0]
     if top == t5_package.NAME:
         return f"install the package t5, here and in the image of the job: {t5_package.INSTALL}"
-    if inside and (parent := _package(name.rpartition(".")[0])) is not None:
-        last = name.rpartition(".")[2]
-        if close := closest(last, [module.name for module in pkgutil.iter_modules(getattr(parent, "__path__", []))]):
-            return f"write {parent.__name__}.{close}"
-        return f"{parent.__name__} is there, but has no {last}: check its spelling, and the version of {top}"
+    parent, _, last = name.rpartition(".")
+    with contextlib.suppress(Exception):  # whatever the package raises, it says nothing about what is missing
+        package = importlib.import_module(parent)
+        if close := closest(last, [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", []))]):
+            return f"write {package.__name__}.{close}"
+        return f"{package.__name__} is there, but has no {last}: check its spelling, and the version of {top}"
     # What a package is called on PyPI need not be what it is imported as.
     return (
         f"install the package that has {top} (python -m pip install {top}, most often), here and in the image of the "
         f"job; if {top} is your own, add its folder to python_path"
     )
-
-
-def _package(name: str) -> ModuleType | None:
-    """Imports a package; returns None if that fails."""
-    try:
-        return importlib.import_module(name)
-    except Exception:  # whatever the module raises, it says nothing about the one that is missing
-        return None
 
 
 def _line_of_call(name: str, config: GinConfig) -> Location | None:

@@ -27,7 +27,9 @@ class KnownError:
     fix: str
 
 
-_GIN = (
+_WRONG_FEATURE = r"(?:Task dataset|Dataset) has incorrect {} for feature '([^']+)' (?:after|during) [\w ]+?: Got {}"
+
+KNOWN_ERRORS = (
     KnownError(
         "GIN12",
         # Here the binary's module has its own name, as it only takes the place of __main__ while gin parses.
@@ -104,11 +106,6 @@ _GIN = (
         "the learning rate schedule has a factor {1}, which T5X does not know",
         "use constant, linear_warmup, linear_decay, rsqrt_decay, rsqrt_normalized_decay, decay_every or cosine_decay",
     ),
-)
-
-_WRONG_FEATURE = r"(?:Task dataset|Dataset) has incorrect {} for feature '([^']+)' (?:after|during) [\w ]+?: Got {}"
-
-_DATA = (
     KnownError(
         "SEQ01",
         r"'([^']+)' does not exist in any of the task cache directories",
@@ -225,9 +222,6 @@ _DATA = (
         "a metric function has the positional arguments {1}, from which SeqIO cannot tell what to call it with",
         "name them (targets, predictions), (targets, scores) or (targets, predictions, aux_values), in this order",
     ),
-)
-
-_RUN = (
     KnownError(
         "MSH02",
         r"Batch size \((\d+)\) must be divisible by corresponding data mesh size \((\d+)\)"
@@ -319,9 +313,7 @@ _RUN = (
         "bind infer.output_vocab_feature_name to one of them",
     ),
 )
-
-KNOWN_ERRORS: tuple[KnownError, ...] = (*_GIN, *_DATA, *_RUN)
-"""The table; the first match wins."""
+"""Of gin, of data, and of runs; the first match wins."""
 
 
 def reword(texts: Iterable[str]) -> KnownError | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import errno
 import inspect
 import re
@@ -20,9 +19,9 @@ from t5x_harness.resolve.exceptions import (
     causes,
     definition_of,
     error_text,
-    functions,
     is_deliberate,
     one_line,
+    places,
     root_cause,
     user_frame,
 )
@@ -49,52 +48,27 @@ _REFUSED = ("ConnectionError", "ConnectTimeout", "MaxRetryError", "UnavailableEr
 """Exceptions, by name, of libraries that are not imported just for this."""
 
 
-@dataclasses.dataclass(frozen=True)
-class MetricFailure:
-    """The code of a kind of failure, and its smallest fix."""
-
-    code: str
-    fix: str
-
-
-_POSTPROCESS = "SEQ24"
-_POSTPROCESSOR = MetricFailure(
-    _POSTPROCESS, "make the postprocess function accept any text that an untrained model may produce"
-)
-_KEYWORDS = MetricFailure(
-    _POSTPROCESS, "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=..."
-)
-_DUPLICATE = MetricFailure("SEQ22", "give each metric function keys of its own")
-_SIGNATURE = MetricFailure(
-    "SEQ23", "name them (targets, predictions), (targets, scores) or (targets, predictions, aux_values), in this order"
-)
-_LOGGED = MetricFailure(
-    "INF12", "return numbers, or the seqio.metrics value that is meant: Text, Image, Audio, Histogram"
-)
-_RETURNED = MetricFailure("SEQ20", "return a dict of names and values from the metric function")
-_OUTPUT = MetricFailure("SEQ20", "use PREDICTION, PREDICTION_WITH_AUX or SCORE: T5X gives SeqIO no other model outputs")
-_METRIC = MetricFailure("SEQ20", "correct the metric function")
-
-
-def failure_of(error: BaseException) -> MetricFailure:
-    """Tells which part of a task raised an exception that came out of SeqIO's evaluator."""
+def failure_of(error: BaseException) -> tuple[str, str]:
+    """Returns the code of what a task's part did when it raised in SeqIO's evaluator, and the smallest fix."""
     cause = root_cause(error)
     text = str(cause)
-    if re.match(r"Duplicate metric key ", text):
-        return _DUPLICATE
+    if text.startswith("Duplicate metric key "):
+        return "SEQ22", "give each metric function keys of its own"
     if text.startswith("Metric functions must have positional arguments"):
-        return _SIGNATURE
+        *others, last = (f"({', '.join(names)})" for names in _CALLS)
+        return "SEQ23", f"name them {', '.join(others)} or {last}, in this order"
     frames = [(file, frame.f_code.co_name) for file, frame in _seqio_frames(error)]
     if any(file == "loggers.py" for file, _ in frames):
-        return _LOGGED
+        return "INF12", "return numbers, or the seqio.metrics value that is meant: Text, Image, Audio, Histogram"
     if any(file == "metrics.py" and name in _POSTPROCESSING for file, name in frames):
-        refused = re.search(r"unexpected keyword argument '(?:example|is_target)'", text)
-        return _KEYWORDS if refused else _POSTPROCESSOR
+        if re.search(r"unexpected keyword argument '(?:example|is_target)'", text):
+            return "SEQ24", "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=..."
+        return "SEQ24", "make the postprocess function accept any text that an untrained model may produce"
     if isinstance(cause, KeyError) and isinstance(cause.args[0], seqio.metrics.ModelOutputType):
-        return _OUTPUT
+        return "SEQ20", "use PREDICTION, PREDICTION_WITH_AUX or SCORE: T5X gives SeqIO no other model outputs"
     if re.search(r"object has no attribute 'items'", text) and frames[-1][0] == "evaluation.py":
-        return _RETURNED
-    return _METRIC
+        return "SEQ20", "return a dict of names and values from the metric function"
+    return "SEQ20", "correct the metric function"
 
 
 def is_out_of_reach(error: BaseException) -> bool:
@@ -109,11 +83,13 @@ def is_out_of_reach(error: BaseException) -> bool:
 
 def failure_in_stage(task: str, error: BaseException, stage: Stage) -> Finding:
     """Builds the finding for a metric that raised while a stage ran, perhaps in a thread beside training."""
-    failure, frame = failure_of(error), user_frame(error)
-    beside = stage is Stage.TRAIN and any(name in functions(error) for name in ("result", "_async_compute_metrics"))
-    code, late = _when(failure, beside)
+    (code, fix), frame = failure_of(error), user_frame(error)
+    beside = stage is Stage.TRAIN and any(
+        place.function in ("result", "_async_compute_metrics") for place in places(error)
+    )
+    code, late = _when(code, beside)
     message = f"the metrics of task {task} cannot be computed: {_raised(error, code)}{late}"
-    return Finding(code, Severity.ERROR, stage, message, frame.location if frame else None, failure.fix)
+    return Finding(code, Severity.ERROR, stage, message, frame.location if frame else None, fix)
 
 
 def failure_in_call(error: Exception, given: str, run: Resolved, role: DataRole, sample: Sample) -> Finding:
@@ -126,46 +102,39 @@ def failure_in_call(error: Exception, given: str, run: Resolved, role: DataRole,
       role: the dataset whose predictions are evaluated.
       sample: the task with the examples that it was given.
     """
-    failure, task = failure_of(error), sample.task
+    (code, fix), task = failure_of(error), sample.task
     severity, location = Severity.ERROR, None
-    if failure is _DUPLICATE:
+    if code == "SEQ22":
         message = f"two metric functions of task {task.name} give the same key: {one_line(root_cause(error))}"
-    elif failure is _SIGNATURE:
+    elif code == "SEQ23":
         message, location = _signature(task)
-    elif failure is _LOGGED:
+    elif code == "INF12":
         name, problem = _unwritable(error)
         message = f"the metrics of task {task.name} cannot be written: {problem}"
         location = _definition(_function_with(name, task))
     else:
-        message = f"the metrics of task {task.name} cannot be computed: {_raised(error, failure.code)}"
+        message = f"the metrics of task {task.name} cannot be computed: {_raised(error, code)}"
         message += _given(error, given)
-        if failure.code == "SEQ20" and not sample.is_all and is_deliberate(root_cause(error)):
+        if code == "SEQ20" and not sample.is_all and is_deliberate(root_cause(error)):
             severity = Severity.WARNING
             message += f"; it was given the first {len(sample.examples)} examples, which may be what it refuses"
     concurrent = run.config.value(run.config.owner_of("concurrent_metrics")) is not False
-    code, late = _when(failure, run.config.mode is Mode.TRAIN and concurrent)
+    code, late = _when(code, run.config.mode is Mode.TRAIN and concurrent)
     frame, metrics = user_frame(error), metric_functions(task)
-    own = task.postprocessor if code == _POSTPROCESS else metrics[0] if len(metrics) == 1 else None
+    own = task.postprocessor if code == "SEQ24" else metrics[0] if len(metrics) == 1 else None
     place = location or (frame.location if frame else None) or _definition(own) or run.registrations.place(task.name)
     key = role.key(run.config, "mixture_or_task_name")
-    return Finding(
-        code,
-        severity,
-        Stage.RESOLVE,
-        message + late,
-        place or run.config.location(key),
-        failure.fix,
-        key.short if key else None,
-    )
+    place, binding = place or run.config.location(key), key.short if key else None
+    return Finding(code, severity, Stage.RESOLVE, message + late, place, fix, binding)
 
 
-def _when(failure: MetricFailure, beside_training: bool) -> tuple[str, str]:
+def _when(code: str, beside_training: bool) -> tuple[str, str]:
     """Returns the code of a failure, and what to add to its message if T5X shows it only later."""
-    return ("SEQ21", _LATE) if failure.code == "SEQ20" and beside_training else (failure.code, "")
+    return ("SEQ21", _LATE) if code == "SEQ20" and beside_training else (code, "")
 
 
 def _raised(error: BaseException, code: str) -> str:
-    part = "its postprocess_fn" if code == _POSTPROCESS else "a metric function"
+    part = "its postprocess_fn" if code == "SEQ24" else "a metric function"
     return f"{user_frame(error) or part} raised {error_text(root_cause(error))}"
 
 
@@ -175,11 +144,8 @@ def _given(error: Exception, given: str) -> str:
         if file == "metrics.py" and frame.f_code.co_name in _POSTPROCESSING:
             options = frame.f_locals.get("postprocess_kwargs", {})
             shown = _short(frame.f_locals.get("targets_or_predictions"))
-            return (
-                f", given the target {shown}"
-                if options.get("is_target")
-                else f", given the prediction {shown} ({given})"
-            )
+            is_target = options.get("is_target")
+            return f", given the target {shown}" if is_target else f", given the prediction {shown} ({given})"
     return f", given {given}" if given else ""
 
 

@@ -73,12 +73,6 @@ def inference_output(config: GinConfig, task: str) -> tuple[str, str]:
     return f"{task}-{value('mode')}.{extension}-{part}.COMPLETED", f"tmp-{task}-{part}"
 
 
-def earlier_config(folder: JobOutputFolder) -> Path | None:
-    """Returns the config that an earlier job of T5X's left in the folder."""
-    file = folder.local / "config.gin" if folder.local is not None else None
-    return file if file is not None and file.is_file() else None
-
-
 def unseen(config: GinConfig) -> list[str]:
     """Returns what is not known about a folder in a bucket; empty for other folders and if old files do not matter."""
     folder = output_folder(config)

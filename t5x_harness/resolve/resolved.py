@@ -9,14 +9,22 @@ from typing import Any
 import seqio
 
 from t5x_harness.gin.config import BindingKey, GinConfig
-from t5x_harness.resolve.datasets import DataRole, provider_of
-from t5x_harness.resolve.registrations import Registrations
+from t5x_harness.resolve.datasets import DataRole, Registrations
 from t5x_harness.resolve.samples import Sample, SourceEnd
 from t5x_harness.spec import Mode
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.sources import declared_size
 from t5x_harness.standins.vocabularies import is_published
-from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file, weights_of
+from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file
+
+# The names under which models keep their sizes: T5X's examples, flaxformer's macros, and the usual others.
+HEADS = frozenset({"num_heads", "n_heads", "num_attention_heads"})
+KV_HEADS = frozenset({"num_kv_heads", "num_key_value_heads", "n_kv_heads"})
+HEAD_DIM = frozenset({"head_dim", "d_kv", "kv_dim", "key_dim"})
+WIDTH = frozenset({"emb_dim", "embed_dim", "embedding_dim", "d_model", "hidden_size", "model_dim"})
+MLP = frozenset({"mlp_dim", "d_ff", "intermediate_dim", "intermediate_size", "ffn_dim", "mlp_size"})
+LAYERS = frozenset({"num_layers", "n_layers", "num_encoder_layers", "num_decoder_layers", "num_hidden_layers"})
+EMBEDDING_ROWS = frozenset({"vocab_size", "num_embeddings"})
 
 
 @dataclasses.dataclass
@@ -77,7 +85,8 @@ class Resolved:
         """Tells whether the run goes through all examples of a task, to evaluate its predictions or to infer."""
         if self.config.mode is Mode.INFER:
             return True
-        return self.is_evaluated(role, task) and not self._evaluated_examples()
+        limit = self.config.value(self.config.owner(self.config.find("num_examples", "Evaluator")))
+        return self.is_evaluated(role, task) and not limit
 
     def is_evaluated(self, role: DataRole, task: seqio.Task) -> bool:
         """Tells whether SeqIO's evaluator reads a task; it leaves out tasks without metrics."""
@@ -94,73 +103,46 @@ class Resolved:
         left_out = "verify_matching_vocabs_fn" in bound and bound["verify_matching_vocabs_fn"] is None
         return not left_out or self.config.mode is Mode.EVAL
 
-    def _evaluated_examples(self) -> int | None:
-        limit: int | None = self.config.value(self.config.owner(self.config.find("num_examples", "Evaluator")))
-        return limit
+    @property
+    def embedding_rows(self) -> tuple[int | None, BindingKey | None]:
+        """How many rows the model's token embedding has, and the binding that sets them, each None if unknown."""
+        key = self.config.owner(self.config.find("vocab_size") or self.config.find("num_embeddings"))
+        rows = getattr(getattr(getattr(self.model, "module", None), "config", None), "vocab_size", None)
+        rows = self.config.value(key) if rows is None else rows
+        return (rows if isinstance(rows, int) else None), key
 
+    def lengths_of(self, role: DataRole, tasks: Sequence[seqio.Task]) -> dict[str, int]:
+        """Returns the feature lengths that a dataset is given, or the lengths of the longest sampled examples."""
+        if role.dataset.task_feature_lengths is not None:
+            return dict(role.dataset.task_feature_lengths)
+        found: dict[str, int] = {}
+        for task in tasks:
+            if sample := self.samples.get((role.parameter, task.name)):
+                for feature in task.output_features:
+                    found[feature] = max(found.get(feature, 0), sample.longest(feature))
+        return found
 
-def embedding_rows(model: Any, config: GinConfig) -> tuple[int | None, BindingKey | None]:
-    """Returns how many rows the model's token embedding has, and the binding that sets them, each None if unknown."""
-    key = config.owner(config.find("vocab_size") or config.find("num_embeddings"))
-    rows = getattr(getattr(getattr(model, "module", None), "config", None), "vocab_size", None)
-    rows = config.value(key) if rows is None else rows
-    return (rows if isinstance(rows, int) else None), key
+    def mixtures(self) -> Iterator[tuple[seqio.Mixture, str]]:
+        """Yields every mixture whose examples the run mixes, with the split.
 
+        Only training mixes: evaluation and inference read each task alone.
+        """
+        mixed = [r for r in self.roles if self.config.mode is Mode.TRAIN and not self.has_evaluator(r)]
+        providers = {(role.source, role.dataset.split): role.provider for role in mixed}
+        for (_, split), provider in providers.items():
+            if isinstance(provider, seqio.Mixture):
+                yield provider, split
 
-def lengths_of(
-    role: DataRole, samples: Mapping[tuple[str, str], Sample], tasks: Sequence[seqio.Task]
-) -> dict[str, int]:
-    """Returns the feature lengths that a dataset is given, or the lengths of the longest sampled examples."""
-    if role.dataset.task_feature_lengths is not None:
-        return dict(role.dataset.task_feature_lengths)
-    found: dict[str, int] = {}
-    for task in tasks:
-        if sample := samples.get((role.parameter, task.name)):
-            for feature in task.output_features:
-                found[feature] = max(found.get(feature, 0), sample.longest(feature))
-    return found
-
-
-def mixtures_of(run: Resolved) -> Iterator[tuple[seqio.Mixture, str]]:
-    """Yields every mixture whose examples the run mixes, with the split.
-
-    Only training mixes: evaluation and inference read each task alone.
-    """
-    found = {}
-    for role in run.roles:
-        provider = provider_of(role)
-        if isinstance(provider, seqio.Mixture) and run.config.mode is Mode.TRAIN and not run.has_evaluator(role):
-            found[provider.name, role.dataset.split] = provider
-    for (_, split), mixture in found.items():
-        yield mixture, split
-
-
-def tasks_of_open_rate(run: Resolved, mixture: seqio.Mixture) -> list[str]:
-    """Returns the tasks whose rate is a function, usually of their size, while their size here is generated."""
-    rates = weights_of(mixture)
-    return [t.name for t in mixture.tasks if callable(rates.get(t.name)) and run.standins.has_generated_size(t)]
-
-
-def rates_of(mixture: seqio.Mixture, split: str) -> Mapping[str, float | Exception]:
-    """Returns the rate of each task that has the split, by name, or the exception that computing it raised."""
-    rates: dict[str, float | Exception] = {}
-    for task in mixture.tasks:
-        if split in task.splits:
-            try:
-                rates[task.name] = float(mixture.get_rate(task))
-            except Exception as error:  # a rate may be any function of the user's
-                rates[task.name] = error
-    return rates
-
-
-# The names under which models keep their sizes: T5X's examples, flaxformer's macros, and the usual others.
-HEADS = frozenset({"num_heads", "n_heads", "num_attention_heads"})
-KV_HEADS = frozenset({"num_kv_heads", "num_key_value_heads", "n_kv_heads"})
-HEAD_DIM = frozenset({"head_dim", "d_kv", "kv_dim", "key_dim"})
-WIDTH = frozenset({"emb_dim", "embed_dim", "embedding_dim", "d_model", "hidden_size", "model_dim"})
-MLP = frozenset({"mlp_dim", "d_ff", "intermediate_dim", "intermediate_size", "ffn_dim", "mlp_size"})
-LAYERS = frozenset({"num_layers", "n_layers", "num_encoder_layers", "num_decoder_layers", "num_hidden_layers"})
-EMBEDDING_ROWS = frozenset({"vocab_size", "num_embeddings"})
+    def rates(self, mixture: seqio.Mixture, split: str) -> Mapping[str, float | Exception]:
+        """Returns the rate of each task that has the split, by name, or the exception that computing it raised."""
+        rates: dict[str, float | Exception] = {}
+        for task in mixture.tasks:
+            if split in task.splits:
+                try:
+                    rates[task.name] = float(mixture.get_rate(task))
+                except Exception as error:  # a rate may be any function of the user's
+                    rates[task.name] = error
+        return rates
 
 
 def bound_integers(config: GinConfig, names: frozenset[str]) -> Iterator[tuple[BindingKey, int]]:

@@ -1,4 +1,8 @@
-"""A bounded sample of one task and split: a few examples as the run would read them, and whether their source ends."""
+"""A bounded sample of one task and split: a few examples as the run would read them, and whether their source ends.
+
+A user's source may be infinite, may wait for a server, or may compute for minutes before its first example.  So it is
+read in a thread of its own; when time is up, the items that came so far count, and the thread is left behind.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +10,16 @@ import copy
 import dataclasses
 import functools
 import statistics
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+import threading
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import seqio
 import tensorflow as tf
 
 from t5x_harness.resolve.datasets import DataRole, source_dataset
-from t5x_harness.resolve.reading import Reading, read_within
 from t5x_harness.upstream.seqio import replace_source
 
 EXAMPLES = 64
@@ -30,6 +35,79 @@ SECONDS = 20.0
 """How long one split may take; what was read by then counts."""
 
 _THREADS = 4
+
+_Item = TypeVar("_Item")
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading(Generic[_Item]):
+    """The outcome of reading.
+
+    Attributes:
+      kept: the first items.
+      count: how many items came, including those that were not kept.
+      ended: whether there were no more.
+      late: whether time ran out before enough had come.
+    """
+
+    kept: tuple[_Item, ...]
+    count: int
+    ended: bool
+    late: bool
+
+
+def read_within(
+    items: Callable[[], Iterable[_Item]], *, keep: int, count: int, seconds: float, further: int = 0, spare: float = 0.0
+) -> Reading[_Item]:
+    """Reads until enough items came, there are no more, or time is up.
+
+    Args:
+      items: called in the thread that reads, as making the iterable may also take long.
+      keep: how many of the first items to keep.
+      count: how many items to count; the items to keep are read in any case.
+      seconds: how long to wait for them.
+      further: how many items to count if they come soon; none by default.
+      spare: how long that may take, from the beginning.
+
+    Raises:
+      Exception: whatever ``items`` and the iteration raise in time.
+    """
+    enough = max(keep, count)
+    most = max(enough, further)
+    kept: list[_Item] = []
+    raised: list[BaseException] = []
+    came, ended = 0, False
+    has_enough, left = threading.Event(), threading.Event()
+
+    def read() -> None:
+        nonlocal came, ended
+        try:
+            for item in items():
+                if len(kept) < keep:
+                    kept.append(item)
+                came += 1
+                if came >= most or left.is_set():
+                    return
+                if came >= enough:
+                    has_enough.set()
+            ended = True
+        except BaseException as error:  # it is raised again in the thread that asked for the items
+            raised.append(error)
+        finally:
+            has_enough.set()
+
+    # As a daemon: a source that never ends must not keep the process alive.
+    reader = threading.Thread(target=read, name="t5x-harness-reader", daemon=True)
+    until = time.monotonic() + spare
+    reader.start()
+    has_enough.wait(seconds)
+    reader.join(max(0.0, until - time.monotonic()))
+    late = not has_enough.is_set()
+    left.set()
+    if raised:
+        raise raised[0]
+    first = tuple(kept)  # what comes later changes nothing
+    return Reading(first, max(came, len(first)), ended, late)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,18 +168,40 @@ class Sample:
         return 1 - sum(min(n, length) for n in lengths) / (length * len(lengths)) if lengths and length else 0.0
 
 
-@dataclasses.dataclass
-class _Cardinality:
-    """What TensorFlow knows of the sizes of a source and of a split; filled in when their datasets are made."""
+class _SplitReader:
+    """Reads a split, made from a bounded part of its source, and notes what TensorFlow knows of the sizes of both.
 
-    source: int = tf.data.UNKNOWN_CARDINALITY
-    split: int = tf.data.UNKNOWN_CARDINALITY
+    The task itself stays as it is: a reading may be left behind while the run goes on to use the task.
+    """
+
+    def __init__(self, task: seqio.Task, role: DataRole, use_cached: bool, most: int) -> None:
+        self._task, self._dataset, self._use_cached, self._most = task, role.dataset, use_cached, most
+        self.source_size = self._size = tf.data.UNKNOWN_CARDINALITY
 
     @property
     def endless(self) -> bool | None:
-        if tf.data.INFINITE_CARDINALITY in (self.source, self.split):
+        """Whether the split has no end; None if that is not known."""
+        if tf.data.INFINITE_CARDINALITY in (self.source_size, self._size):
             return True
-        return None if self.split == tf.data.UNKNOWN_CARDINALITY else False
+        return None if self._size == tf.data.UNKNOWN_CARDINALITY else False
+
+    def examples(self, lengths: Mapping[str, Any] | None) -> Iterable[Mapping[str, Any]]:
+        """Returns the examples, with features of these lengths."""
+        task = self._task if self._use_cached else copy.copy(self._task)
+        if not self._use_cached:
+            source = copy.copy(task.source)
+            source.get_dataset = self._first_of_source
+            replace_source(task, source)
+        options = {"use_cached": self._use_cached, "shuffle": False, "seed": self._dataset.seed, "num_epochs": 1}
+        dataset = task.get_dataset(lengths, split=self._dataset.split, **options)
+        self._size = int(dataset.cardinality())
+        return _iterate(dataset)
+
+    def _first_of_source(self, *args: Any, **kwargs: Any) -> tf.data.Dataset:
+        """Returns the first examples of the source only, as preprocessors may drop all they get."""
+        dataset = self._task.source.get_dataset(*args, **kwargs)
+        self.source_size = int(dataset.cardinality())
+        return dataset.take(self._most)
 
 
 def sample_of(
@@ -129,12 +229,11 @@ def sample_of(
       Exception: whatever the task's source and preprocessors raise.
     """
     dataset = role.dataset
-    size = _Cardinality()
     most = max(SOURCE_EXAMPLES, further)
-    read = functools.partial(_examples, task, role, use_cached, size, most)
+    reader = _SplitReader(task, role, use_cached, most)
 
     def within(lengths: Mapping[str, Any] | None) -> Reading[Mapping[str, Any]]:
-        examples = functools.partial(read, lengths)
+        examples = functools.partial(reader.examples, lengths)
         return read_within(examples, keep=EXAMPLES, count=count, seconds=seconds, further=further, spare=spare)
 
     reading: Reading[Mapping[str, Any]] | None = None
@@ -148,40 +247,12 @@ def sample_of(
         reading = within(dict(dataset.task_feature_lengths))
     ended, source_size = reading.ended, None
     if ended and not use_cached:
-        source_size = size.source if size.source >= 0 else _count(task, role, seconds, most)
+        source_size = reader.source_size if reader.source_size >= 0 else _count(task, role, seconds, most)
         ended = source_size <= most
+    endless, source_size = (False, source_size) if ended else (reader.endless, None)
     return Sample(
-        task,
-        dataset.split,
-        reading.kept,
-        whole,
-        count=reading.count,
-        ended=ended,
-        late=reading.late,
-        endless=False if ended else size.endless,
-        source_size=source_size if ended else None,
+        task, dataset.split, reading.kept, whole, reading.count, ended, reading.late, endless, source_size=source_size
     )
-
-
-def _examples(
-    task: seqio.Task,
-    role: DataRole,
-    use_cached: bool,
-    size: _Cardinality,
-    most: int,
-    lengths: Mapping[str, Any] | None,
-) -> Iterable[Mapping[str, Any]]:
-    """Returns the examples of a split, made from a bounded part of its source."""
-    dataset = (task if use_cached else _bounded(task, size, most)).get_dataset(
-        lengths,
-        split=role.dataset.split,
-        use_cached=use_cached,
-        shuffle=False,
-        seed=role.dataset.seed,
-        num_epochs=1,
-    )
-    size.split = int(dataset.cardinality())
-    return _iterate(dataset)
 
 
 def _iterate(dataset: tf.data.Dataset) -> Iterable[Any]:
@@ -190,23 +261,6 @@ def _iterate(dataset: tf.data.Dataset) -> Iterable[Any]:
     options.threading.private_threadpool_size = _THREADS
     iterator: Iterable[Any] = dataset.with_options(options).as_numpy_iterator()
     return iterator
-
-
-def _bounded(task: seqio.Task, size: _Cardinality, most: int) -> seqio.Task:
-    """Returns a copy of a task whose source gives its first examples only, as preprocessors may drop all they get.
-
-    The task itself stays as it is: a reading may be left behind while the run goes on to use the task.
-    """
-    source, bounded = copy.copy(task.source), copy.copy(task)
-
-    def get_dataset(*args: Any, **kwargs: Any) -> tf.data.Dataset:
-        dataset = task.source.get_dataset(*args, **kwargs)
-        size.source = int(dataset.cardinality())
-        return dataset.take(most)
-
-    source.get_dataset = get_dataset
-    replace_source(bounded, source)
-    return bounded
 
 
 def _count(task: seqio.Task, role: DataRole, seconds: float, most: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import re
@@ -16,9 +17,8 @@ from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resolve.datasets import DataRole, needing_lengths, source_dataset, tfds_problem
 from t5x_harness.resolve.exceptions import USER, definition_of, error_text, is_of_python, root_cause, user_frame
 from t5x_harness.resolve.explanation import explain, log_traceback
-from t5x_harness.resolve.reading import Reading, read_within
 from t5x_harness.resolve.resolved import Resolved
-from t5x_harness.resolve.samples import SECONDS, Sample, SourceEnd, find_end, sample_of
+from t5x_harness.resolve.samples import SECONDS, Reading, Sample, SourceEnd, find_end, read_within, sample_of
 from t5x_harness.spec import READ_SECONDS, Finding, Location, Severity
 from t5x_harness.standins.sources import cache_of, declared_size, files_of, is_generated, out_of_reach
 from t5x_harness.upstream.seqio import preprocess
@@ -26,30 +26,22 @@ from t5x_harness.upstream.seqio import preprocess
 _SECONDS = 5.0
 """How long each of the preprocessors may take; only a run that has failed already waits for it."""
 _LONGEST = 60
+_SECONDS_IN_ALL = 60.0
+"""How long all reading may take, except that each task is always given a second."""
+
+_REMOTE = re.compile(r"\b(?:gs|s3|https?)://[^\s;,'\"]+")
+_MOST_COUNTED = 1024
+"""How many examples of the training data are counted at most, to see whether they fill one batch."""
+
+READ = 10_000
+"""How many examples of each split are read if there is time; any of them may make a preprocessor raise."""
+
+_NO_END = 2**62
+_SPLITS_IN_FULL = 6
+"""How many splits may take all of their time; the splits after them get what is left."""
 
 
-@dataclasses.dataclass(frozen=True)
-class FailingExample:
-    """An example that a preprocessor raises for.
-
-    Attributes:
-      index: the example's number in the source, from 0.
-      known: whether the example alone makes it raise; if not, ``index`` is how many examples came out before.
-      function: the preprocessor's name.
-      location: where it is defined, if the user wrote it.
-      shown: the example's features, shortened; empty if they are not known.
-      error: what it raises.
-    """
-
-    index: int
-    known: bool
-    function: str
-    location: Location | None
-    shown: str
-    error: Exception
-
-
-def failing_example(task: seqio.Task, role: DataRole) -> FailingExample | None:
+def example_at_fault(task: seqio.Task, role: DataRole) -> tuple[str, Location | None, str] | None:
     """Applies more and more of a task's preprocessors, in order, until one raises while examples are read.
 
     Args:
@@ -57,43 +49,38 @@ def failing_example(task: seqio.Task, role: DataRole) -> FailingExample | None:
       role: the dataset that it is part of.
 
     Returns:
-      None if nothing is raised again in a bounded time, or something is raised before there is any example.
+      What to say of the example, where the preprocessor is defined if the user wrote it, and the fix; None if nothing
+      is raised again in a bounded time, or something is raised before there is any example.
     """
     steps = _steps(task)
     all_read = True
     for number in range(1, len(steps) + 1):
         reading, error = _read(task, role, steps[:number])
-        if error is None:
-            all_read = all_read and reading.ended
-            continue
-        shown = _shown_if_it_raises_alone(task, role, steps[:number], reading.count)
-        if shown is None and not all_read:
-            return None  # an earlier preprocessor may raise for an example that there was no time for
-        # If time was short, an earlier preprocessor than the last one may already raise for this example.
-        first = number
-        while shown is not None and first > 1:
-            if _shown_if_it_raises_alone(task, role, steps[: first - 1], reading.count) is None:
-                break
-            first -= 1
-        step = steps[first - 1]
-        while hasattr(step, "func"):  # partials have it
-            step = step.func
-        name = getattr(inspect.unwrap(step), "__name__", type(step).__name__)
-        place = definition_of(step)
-        return FailingExample(
-            reading.count,
-            shown is not None,
-            "a lambda" if name == "<lambda>" else name,
-            place.location if place is not None and place.party == USER else None,
-            shown or "",
-            error,
-        )
-    return None
-
-
-def columns_left(task: seqio.Task, role: DataRole) -> Sequence[str]:
-    """Returns the features that a task's preprocessors leave, whatever the task declares."""
-    return sorted(_preprocessed(task, role, source_dataset(task, role.dataset), _steps(task)).element_spec)
+        if error is not None:
+            break
+        all_read = all_read and reading.ended
+    else:
+        return None
+    shown = _shown_if_it_raises_alone(task, role, steps[:number], reading.count)
+    if shown is None and not all_read:
+        return None  # an earlier preprocessor may raise for an example that there was no time for
+    # If time was short, an earlier preprocessor than the last one may already raise for this example.
+    while shown is not None and number > 1:
+        if _shown_if_it_raises_alone(task, role, steps[: number - 1], reading.count) is None:
+            break
+        number -= 1
+    step = steps[number - 1]
+    while hasattr(step, "func"):  # partials have it
+        step = step.func
+    name = getattr(inspect.unwrap(step), "__name__", type(step).__name__)
+    function = "a lambda" if name == "<lambda>" else name
+    place, inner = definition_of(step), user_frame(error) if is_of_python(error) else None
+    location = inner.location if inner else place.location if place is not None and place.party == USER else None
+    by = str(inner) if inner else f"{function} in {location}" if location else function
+    which = f"an example after {reading.count:,}" if shown is None else f"example {reading.count:,}"
+    which += f" of task {task.name} {role.dataset.split}{f' ({shown})' if shown else ''}"
+    message = f"{which} cannot be preprocessed: {by} raised {error_text(root_cause(error))}"
+    return message, location, f"correct {function}, or drop such examples before it"
 
 
 def is_empty(task: seqio.Task, role: DataRole) -> bool:
@@ -151,22 +138,6 @@ def _shown(example: Any) -> str:
         text = repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
         shown.append(f"{name} {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}...'}")
     return ", ".join(shown)
-
-
-_SECONDS_IN_ALL = 60.0
-"""How long all reading may take, except that each task is always given a second."""
-
-_REMOTE = re.compile(r"\b(?:gs|s3|https?)://[^\s;,'\"]+")
-
-_MOST_COUNTED = 1024
-"""How many examples of the training data are counted at most, to see whether they fill one batch."""
-
-READ = 10_000
-"""How many examples of each split are read if there is time; any of them may make a preprocessor raise."""
-
-_NO_END = 2**62
-_SPLITS_IN_FULL = 6
-"""How many splits may take all of their time; the splits after them get what is left."""
 
 
 def sample_data(run: Resolved, report: StageReport, read_seconds: float) -> None:
@@ -256,7 +227,12 @@ class _Sampler:
             came = f"{sample.count} came" if sample.count else "none came"
             self._doubt(f"more examples of {task.name} {split}: {came} within {seconds:.0f} s")
         elif not sample.ended and not self._run.standins.source_of(task):
-            self._doubt(_unread(sample))
+            name, size = f"{task.name} {split}", declared_size(task, split)
+            if size is not None and size > sample.count:
+                left = f"{size - sample.count:,} of {size:,} examples of {name}"
+                self._doubt(f"{left}: the first {sample.count:,} were read")
+            else:
+                self._doubt(f"the examples of {name} after the first {sample.count:,}")
         return sample
 
     def _end(self, role: DataRole, task: seqio.Task) -> SourceEnd:
@@ -289,11 +265,14 @@ class _Sampler:
             return own("SEQ36", message, location, "check the source's files and filters")
         finding = explain(error, self._report.stage, self._run.config)
         if finding.code == "SEQ06":
-            left = ", ".join(columns_left(task, role)) or "nothing"
+            made = _preprocessed(task, role, source_dataset(task, role.dataset), _steps(task))
+            left = ", ".join(sorted(made.element_spec)) or "nothing"
             finding = dataclasses.replace(finding, message=f"{finding.message}; they leave: {left}")
-        if finding.code in ("RUN01", "USR01") and (of_example := _about_example(task, role)):
-            message, location, fix = of_example
-            return own("USR01", message, location or place, fix)
+        if finding.code in ("RUN01", "USR01"):
+            with contextlib.suppress(Exception):  # raised before there was an example: the first one says all there is
+                if at_fault := example_at_fault(task, role):
+                    message, location, fix = at_fault
+                    return own("USR01", message, location or place, fix)
         if finding.code == "RUN01":  # SeqIO raised it
             finding = dataclasses.replace(finding, message=f"the examples of {where} cannot be read: {finding.message}")
         return dataclasses.replace(finding, location=finding.location or place)
@@ -307,31 +286,3 @@ class _Sampler:
     def _doubt(self, what: str) -> None:
         if what not in self._report.not_checked:
             self._report.not_checked.append(what)
-
-
-def _about_example(task: seqio.Task, role: DataRole) -> tuple[str, Location | None, str] | None:
-    """Returns the message, the place and the fix for an example that cannot be preprocessed; None if none is found."""
-    try:
-        failing = failing_example(task, role)
-    except Exception:  # raised before there was an example: the first exception says all there is
-        return None
-    if failing is None:
-        return None
-    which = f"example {failing.index:,}" if failing.known else f"an example after {failing.index:,}"
-    shown = f" ({failing.shown})" if failing.shown else ""
-    inner = user_frame(failing.error) if is_of_python(failing.error) else None
-    location = inner.location if inner else failing.location
-    by = str(inner) if inner else f"{failing.function} in {location}" if location else failing.function
-    message = (
-        f"{which} of task {task.name} {role.dataset.split}{shown} cannot be preprocessed: {by} raised "
-        f"{error_text(root_cause(failing.error))}"
-    )
-    return message, location, f"correct {failing.function}, or drop such examples before it"
-
-
-def _unread(sample: Sample) -> str:
-    """Says how much of a split was not read."""
-    name, size = f"{sample.task.name} {sample.split}", declared_size(sample.task, sample.split)
-    if size is not None and size > sample.count:
-        return f"{size - sample.count:,} of {size:,} examples of {name}: the first {sample.count:,} were read"
-    return f"the examples of {name} after the first {sample.count:,}"

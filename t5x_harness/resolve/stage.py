@@ -10,13 +10,12 @@ from t5x import utils
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.text import columns
 from t5x_harness.gin.config import GinConfig
-from t5x_harness.resolve.datasets import DataRole, roles_of, tasks_of, vocabulary_size
+from t5x_harness.resolve.datasets import DataRole, Registrations, roles_of, tasks_of, vocabulary_size
 from t5x_harness.resolve.early_metrics import call_metrics
 from t5x_harness.resolve.explanation import explain, log_traceback
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.output_folder import unseen
-from t5x_harness.resolve.registrations import Registrations
-from t5x_harness.resolve.resolved import Resolved, embedding_rows, mixtures_of, rates_of, tasks_of_open_rate
+from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.rules import RULES
 from t5x_harness.resolve.samples import Sample, packed_rows
 from t5x_harness.resolve.sampling import sample_data
@@ -24,7 +23,10 @@ from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import READ_SECONDS
 from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.sources import cache_of, files_of, out_of_reach, patterns_of, splits_of
-from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file
+from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file, weights_of
+
+_OF_NAMES = ("SEQ04", "SEQ31", "SEQ32", "SEQ34")
+"""Rules that need only a task's name and source, and so judge even data that cannot be read here."""
 
 
 def describe(run: Resolved, slice_: Slice, report: StageReport) -> None:
@@ -53,7 +55,11 @@ def describe(run: Resolved, slice_: Slice, report: StageReport) -> None:
 def _vocabularies(run: Resolved, report: StageReport) -> None:
     """Adds a row for each vocabulary with everything that uses it; equal vocabularies share a row."""
     users: list[tuple[seqio.Vocabulary, list[str]]] = []
-    for name, vocabulary in _used_vocabularies(run):
+    of_model = (getattr(run.model, f"{side}_vocabulary", None) for side in ("input", "output"))
+    used = [("model", vocabulary) for vocabulary in of_model if isinstance(vocabulary, seqio.Vocabulary)]
+    tasks = {task.name: task for _, task in run.reads()}
+    used += [(name, f.vocabulary) for name, task in tasks.items() for f in task.output_features.values()]
+    for name, vocabulary in used:
         known = next((names for other, names in users if other == vocabulary), None)
         if known is None:
             users.append((vocabulary, [name]))
@@ -67,32 +73,19 @@ def _vocabularies(run: Resolved, report: StageReport) -> None:
     rows = [(", ".join(names), *_vocabulary(vocabulary)) for vocabulary, names in users]
     if rows:
         report.fact("vocabulary", columns(rows, ("of", "kind", "ids", "extra", "pad", "eos", "unk", "file")))
-    embedding, _ = embedding_rows(run.model, run.config)
+    embedding, _ = run.embedding_rows
     report.fact("embedding", f"{embedding:,} rows" if embedding else "of unknown size")
     if embedding is None:
         report.not_checked.append("whether every token id has a row of the embedding: its size is not known")
 
 
-def _used_vocabularies(run: Resolved) -> list[tuple[str, seqio.Vocabulary]]:
-    found = [
-        ("model", vocabulary)
-        for side in ("input", "output")
-        if isinstance(vocabulary := getattr(run.model, f"{side}_vocabulary", None), seqio.Vocabulary)
-    ]
-    tasks = {task.name: task for _, task in run.reads()}
-    return [*found, *((name, f.vocabulary) for name, task in tasks.items() for f in task.output_features.values())]
-
-
 def _vocabulary(vocabulary: seqio.Vocabulary) -> tuple[object, ...]:
     size = vocabulary_size(vocabulary)
-    ids = ("?" if size is None else _special(vocabulary, name) for name in ("pad_id", "eos_id", "unk_id"))
+    names = ("pad_id", "eos_id", "unk_id") if size is not None else ()
+    ids = [getattr(vocabulary, name, None) for name in names] or ["?"] * 3
+    shown = ["-" if number is None else number for number in ids]
     file = vocabulary_file(vocabulary) or "-"
-    return type(vocabulary).__name__, "?" if size is None else size, vocabulary.extra_ids, *ids, file
-
-
-def _special(vocabulary: seqio.Vocabulary, name: str) -> object:
-    number = getattr(vocabulary, name, None)
-    return "-" if number is None else number
+    return type(vocabulary).__name__, "?" if size is None else size, vocabulary.extra_ids, *shown, file
 
 
 def _features(run: Resolved, report: StageReport) -> None:
@@ -107,19 +100,8 @@ def _features(run: Resolved, report: StageReport) -> None:
         for name, feature in sample.task.output_features.items():
             rows[where, name, feature.dtype.name, feature.rank, *_lengths(role, sample, name)] = None
     if rows:
-        head = (
-            "task and split",
-            "feature",
-            "type",
-            "rank",
-            "length",
-            "median",
-            "longest",
-            "truncated",
-            "padding",
-            "examples read",
-        )
-        report.fact("features", columns(list(rows), head))
+        head = "task and split, feature, type, rank, length, median, longest, truncated, padding, examples read"
+        report.fact("features", columns(list(rows), head.split(", ")))
 
 
 def _lengths(role: DataRole, sample: Sample, feature: str) -> tuple[object, ...]:
@@ -179,13 +161,15 @@ def _source(run: Resolved, role: DataRole, task: seqio.Task) -> tuple[object, ..
 
 def _rates(run: Resolved, report: StageReport) -> None:
     said = set()
-    for mixture, split in mixtures_of(run):
-        rates = {task: rate for task, rate in rates_of(mixture, split).items() if isinstance(rate, float)}
+    for mixture, split in run.mixtures():
+        rates = {task: rate for task, rate in run.rates(mixture, split).items() if isinstance(rate, float)}
         total = sum(rates.values())
         rows = [(task, f"{rate:g}", f"{rate / total:.1%}" if total > 0 else "-") for task, rate in rates.items()]
         table = columns(rows, ("task", "rate", "share"))
-        if open_rates := tasks_of_open_rate(run, mixture):
-            doubt = f"the rates of {mixture.name}: how many examples {', '.join(open_rates)} has is not known here"
+        weights = weights_of(mixture)  # a function is usually one of the task's size, which may be generated here
+        sized = [t.name for t in mixture.tasks if callable(weights.get(t.name)) and run.standins.has_generated_size(t)]
+        if sized:
+            doubt = f"the rates of {mixture.name}: how many examples {', '.join(sized)} has is not known here"
             report.not_checked += [doubt] if doubt not in report.not_checked else []
         if (mixture.name, table) not in said:  # another split usually has the same rates
             said.add((mixture.name, table))
@@ -204,10 +188,6 @@ def _names(task: seqio.Task) -> str:
     functions = [getattr(f, "func", f) for f in metric_functions(task)]  # func: of a partial
     named = [getattr(f, "__name__", type(f).__name__) for f in functions]
     return ", ".join([*named, *(type(m).__name__ for m in metric_objects(task))])
-
-
-_OF_NAMES = ("SEQ04", "SEQ31", "SEQ32", "SEQ34")
-"""Rules that need only a task's name and source, and so judge even data that cannot be read here."""
 
 
 def resolve(
@@ -313,17 +293,9 @@ def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> N
 def _complete(config: GinConfig, report: StageReport) -> bool:
     """Tells whether every required value is bound; all that are missing are reported together."""
     for key in config.missing():
-        report.find(
-            "GIN03",
-            f"{key.short} is required and has no value",
-            location=config.location(key),
-            fix=f"bind {key.short} in the file or with the run",
-            binding=key.short,
-        )
+        (at, name), fix = config.place(key), f"bind {key.short} in the file or with the run"
+        report.find("GIN03", f"{name} is required and has no value", location=at, fix=fix, binding=name)
     if "model" not in config.entry_bindings():
-        report.find(
-            "GIN03",
-            f"{config.entry.removeprefix('__main__.')} needs model, and nothing binds it",
-            fix="include a run config such as t5x/configs/runs/pretrain.gin, or bind it",
-        )
+        message = f"{config.entry.removeprefix('__main__.')} needs model, and nothing binds it"
+        report.find("GIN03", message, fix="include a run config such as t5x/configs/runs/pretrain.gin, or bind it")
     return not report.failed

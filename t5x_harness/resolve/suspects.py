@@ -96,7 +96,10 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
         if key.is_macro:
             continue
         owner = config.owner(key)
-        weight = evidence.weight(key, _value_of_user(owner, config), config)
+        value = config.value(owner)
+        if isinstance(value, str) and value != config.written(owner):
+            value = object()  # equal to nothing: the harness put its own path in place of the user's
+        weight = evidence.weight(key, value, config)
         if weight and config.is_of_user(owner):
             weight += 1
         if weight > weights.get(owner, 0.0):
@@ -111,12 +114,6 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
         ranked = _users_code(config)
         weights |= dict.fromkeys(ranked, _PLACE)
     return [_suspect(key, used_by.get(key, key), weights[key], config) for key in ranked[:MOST]]
-
-
-def _value_of_user(owner: BindingKey, config: GinConfig) -> Any:
-    """Returns a bound value, or an object equal to nothing for a path that the harness put in place of the user's."""
-    value = config.value(owner)
-    return object() if isinstance(value, str) and value != config.written(owner) else value
 
 
 def misfits(config: GinConfig) -> dict[BindingKey, str]:
@@ -183,7 +180,8 @@ class _Evidence:
     def weight(self, key: BindingKey, value: Any, config: GinConfig) -> float:
         """Returns how strong the evidence against a binding is; 0 if there is none."""
         name = key.parameter
-        weight = 6.0 if self.holds(value) else _stands_in(value, self._text)
+        in_text = max((_weight_in(part, self._text) for part in _leaves(value)), default=0.0)
+        weight = 6.0 if self.holds(value) else in_text
         if f"{key.selector.split('.')[-1]}.{name}" in self._text:
             weight += 8
         elif name in self._words and len(name) > 3 and name not in _COMMON:
@@ -256,11 +254,6 @@ def _expression(frame: traceback.FrameSummary) -> str:
     if len(lines) == 1 and frame.colno is not None and frame.end_colno is not None:
         return lines[0].encode()[frame.colno : frame.end_colno].decode(errors="replace")
     return "".join(lines)
-
-
-def _stands_in(value: Any, text: str) -> float:
-    """Returns how surely a bound value, or a part of it, is in a text."""
-    return max((_weight_in(part, text) for part in _leaves(value)), default=0.0)
 
 
 def _weight_in(value: Any, text: str) -> float:

@@ -295,12 +295,12 @@ class Run(Closing):
         if self.spec.settings.plan_golden is None or result.outcome is not Outcome.PASSED:
             return result
         if stage is Stage.PLAN:
-            from t5x_harness.plan.golden_check import check_golden
+            from t5x_harness.plan.golden import check_golden
 
             places = {str(self.workspace): "<run>", str(Path(self.config.t5x_parent or "").absolute()): "<t5x>"}
             return check_golden(self.outcome((*self._in_order(), result), bindings=bound_values(self.config)), places)
         if stage is Stage.AOT:
-            from t5x_harness.plan.golden_check import check_golden_numbers
+            from t5x_harness.plan.golden import check_golden_numbers
 
             return check_golden_numbers(self.spec, result)
         return result

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 import t5x_in_use
 
 from t5x_harness.findings import examples
-from t5x_harness.spec import RunResult, Stage, StageResult
+from t5x_harness.spec import Finding, RunResult, Stage, StageResult
 
 t5x_in_use.use()
 
 
 @pytest.fixture
 def plan(run_until: Callable[..., RunResult]) -> Callable[..., StageResult]:
-    """Plans a train config that ends with these lines, or the config of another mode."""
+    """Plans a train config that ends with these lines, or the config of another mode.
 
-    def run(*lines: str, gin: str | None = None, **options: Any) -> StageResult:
-        return run_until(Stage.PLAN, gin or examples.trained(*lines), **options).stages[-1]
+    Further modules may replace the examples'.
+    """
+
+    def run(
+        *lines: str, gin: str | None = None, modules: Mapping[str, str] | None = None, **options: Any
+    ) -> StageResult:
+        files = {**examples.FILES, **{f"{name}.py": text for name, text in (modules or {}).items()}}
+        return run_until(Stage.PLAN, gin or examples.trained(*lines), files, **options).stages[-1]
 
     return run
+
+
+@pytest.fixture
+def find(plan: Callable[..., StageResult]) -> Callable[..., Finding]:
+    """Plans a config, and gives the one finding of a code."""
+
+    def found(code: str, *lines: str, **options: Any) -> Finding:
+        (finding,) = (f for f in plan(*lines, **options).findings if f.code == code)
+        return finding
+
+    return found

@@ -1,8 +1,9 @@
-"""Equal layers are one row with a factor; the rows say what is cut by which mesh axis and what is left on a device."""
+"""Equal layers are one row with a factor; rows say what is cut by which mesh axis; and the parts that hosts read."""
 
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ import pytest
 
 from t5x_harness.findings.text import Bytes
 from t5x_harness.plan.arrays import Leaf, array_tables, fold, module_table
+from t5x_harness.plan.state_shapes import DataLayout, data_layout
+from t5x_harness.slices.mesh import fitting_submeshes, plan_mesh
+from t5x_harness.slices.slice import get_slice
 
 MESH = {"data": 4, "model": 2}
 
@@ -105,3 +109,29 @@ def test_the_two_inputs_of_a_gated_mlp_are_not_layers() -> None:
         ("decoder/decoder/mlp/wi_0/kernel", 1),
         ("decoder/decoder/mlp/wi_1/kernel", 1),
     ]
+
+
+def layout(name: str, submesh: tuple[int, ...], data: object = "data") -> DataLayout:
+    ids = np.array(plan_mesh(get_slice(name), None, submesh).device_indices)
+    devices = np.vectorize(lambda number: SimpleNamespace(id=number), otypes=[object])(ids)
+    shape = {"data": ids.shape[0], "model": ids.shape[1]}
+    mesh = SimpleNamespace(devices=devices, axis_names=tuple(shape), shape=shape)
+    return data_layout(SimpleNamespace(mesh=mesh, data_partition_spec=(data,)), get_slice(name))
+
+
+@pytest.mark.parametrize("name", ["v3-8", "v3-32", "v4-64", "v5e-16"])
+def test_every_submesh_of_a_slice(name: str) -> None:
+    for submesh in fitting_submeshes(get_slice(name)):
+        plan = plan_mesh(get_slice(name), None, submesh)
+        found = layout(name, submesh)
+        assert (found.positions, found.shards, found.hosts) == (plan.shape["data"], plan.data_shards, plan.slice.hosts)
+        assert found.hosts_per_shard == plan.slice.hosts // plan.data_shards
+
+
+def test_hosts_that_share_a_copy_of_the_model_read_the_same() -> None:
+    assert layout("v3-32", (4, 4, 1, 2)) == DataLayout(positions=1, shards=1, hosts=4)
+    assert layout("v3-32", (4, 4, 1, 2)).hosts_per_shard == 4
+
+
+def test_without_a_data_axis_everybody_reads_everything() -> None:
+    assert layout("v3-32", (1, 1, 1, 1), data=None) == DataLayout(positions=1, shards=1, hosts=4)

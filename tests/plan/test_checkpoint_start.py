@@ -9,6 +9,7 @@ from t5x_harness.findings import examples
 from t5x_harness.spec import Finding, Outcome, StageResult
 
 Plan = Callable[..., StageResult]
+Find = Callable[..., Finding]
 
 SPLIT = "utils.DatasetConfig.split = 'validation'"
 
@@ -19,11 +20,6 @@ def restore(path: Path | str, mode: str = "specific") -> tuple[str, str]:
 
 def start(result: StageResult) -> str:
     return dict(result.facts)["starts from"]
-
-
-def the_finding(result: StageResult, code: str) -> Finding:
-    (finding,) = [f for f in result.findings if f.code == code]
-    return finding
 
 
 def test_a_checkpoint_in_model_dir_comes_before_the_one_that_the_config_names(plan: Plan, tmp_path: Path) -> None:
@@ -40,19 +36,19 @@ def test_without_one_it_is_the_one_that_the_config_names(plan: Plan) -> None:
     assert "whether gs://bucket/t5/checkpoint_1000000 fits the model: it cannot be read here" in result.not_checked
 
 
-def test_of_several_restore_configs_the_one_that_the_run_has_counts(plan: Plan, tmp_path: Path) -> None:
+def test_of_several_restore_configs_the_one_that_the_run_has_counts(find: Find, tmp_path: Path) -> None:
     (tmp_path / "run/checkpoint_20").mkdir(parents=True)
     scoped = [f"second/{line}" for line in restore(tmp_path / "run")]
     chosen = "utils.CheckpointConfig.restore = @second/utils.RestoreCheckpointConfig()"
-    finding = the_finding(plan(*restore("gs://bucket/t5/checkpoint_1000000"), *scoped, chosen), "CKP05")
+    finding = find("CKP05", *restore("gs://bucket/t5/checkpoint_1000000"), *scoped, chosen)
     assert finding.binding == "second/utils.RestoreCheckpointConfig.path"
     assert finding.fix == f"use {tmp_path}/run/checkpoint_20"
 
 
-def test_orbax_takes_no_list_of_checkpoints(plan: Plan) -> None:
+def test_orbax_takes_no_list_of_checkpoints(find: Find) -> None:
     """Any list is a TypeError of T5X's; without orbax it evaluates one checkpoint after the other."""
     gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", "CHECKPOINT_PATH = ['gs://b/checkpoint_1']")
-    finding = the_finding(plan(gin=gin), "CKP19")
+    finding = find("CKP19", gin=gin)
     assert finding.message == "evaluation with orbax restores one path, and the path is a list of 1"
     assert (
         finding.fix == "write one path without brackets, or bind eval_script.evaluate.use_orbax = False" or finding.fix
@@ -94,7 +90,7 @@ def test_the_mode_latest_of_one_checkpoint_trains_from_scratch(plan: Plan, tmp_p
     path = tmp_path / "run/checkpoint_20"
     result = plan(*restore(path, "latest"))
     assert start(result) == f"scratch: there is no checkpoint in {path}"
-    finding = the_finding(result, "CKP05")
+    finding = next(f for f in result.findings if f.code == "CKP05")
     assert finding.message == (
         f"{path} is one checkpoint, and mode 'latest' looks for checkpoints in it: T5X finds none, trains from scratch "
         "and succeeds"
@@ -103,15 +99,15 @@ def test_the_mode_latest_of_one_checkpoint_trains_from_scratch(plan: Plan, tmp_p
     assert result.outcome is Outcome.FAILED
 
 
-def test_the_same_is_known_of_a_path_that_cannot_be_read(plan: Plan) -> None:
-    finding = the_finding(plan(*restore("gs://bucket/t5/checkpoint_1000000", "latest")), "CKP05")
+def test_the_same_is_known_of_a_path_that_cannot_be_read(find: Find) -> None:
+    finding = find("CKP05", *restore("gs://bucket/t5/checkpoint_1000000", "latest"))
     assert finding.message.startswith("gs://bucket/t5/checkpoint_1000000 is one checkpoint, and mode 'latest' looks")
 
 
 def test_a_folder_without_checkpoints_is_a_warning_for_training(plan: Plan, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     result = plan(*restore(tmp_path / "empty", "latest"))
-    assert the_finding(result, "CKP05").message == (
+    assert next(f for f in result.findings if f.code == "CKP05").message == (
         f"{tmp_path}/empty holds no checkpoint_N: T5X trains from scratch and succeeds"
     )
     assert result.outcome is Outcome.PASSED
@@ -122,32 +118,32 @@ def test_whatever_python_takes_for_false_asks_for_t5xs_older_layout(plan: Plan, 
     (tmp_path / "run/checkpoint_20/state/_METADATA").touch()
     for value in ("None", "0"):
         result = plan(f"train_script.train.use_orbax = {value}", *restore(tmp_path / "run/checkpoint_20"))
-        assert the_finding(result, "CKP08").fix == "drop use_orbax = False"
+        assert next(f for f in result.findings if f.code == "CKP08").fix == "drop use_orbax = False"
 
 
-def test_a_folder_that_holds_nothing_is_not_a_checkpoint(plan: Plan, tmp_path: Path) -> None:
+def test_a_folder_that_holds_nothing_is_not_a_checkpoint(find: Find, tmp_path: Path) -> None:
     (tmp_path / "run/checkpoint_20").mkdir(parents=True)
-    finding = the_finding(plan(*restore(tmp_path / "run/checkpoint_20")), "CKP04")
+    finding = find("CKP04", *restore(tmp_path / "run/checkpoint_20"))
     assert finding.message == (
         f"{tmp_path}/run/checkpoint_20 holds no checkpoint: there is neither a folder state (orbax) nor a file "
         "checkpoint (T5X's older layout) in it"
     )
 
 
-def test_a_name_without_a_step_is_not_a_checkpoint(plan: Plan, tmp_path: Path) -> None:
-    finding = the_finding(plan(*restore(tmp_path / "best")), "CKP05")
+def test_a_name_without_a_step_is_not_a_checkpoint(find: Find, tmp_path: Path) -> None:
+    finding = find("CKP05", *restore(tmp_path / "best"))
     assert finding.message == (
         f"{tmp_path}/best does not end in checkpoint_ and a step, from which T5X takes the step to restore"
     )
 
 
-def test_inference_takes_its_path_as_it_is(plan: Plan, tmp_path: Path) -> None:
+def test_inference_takes_its_path_as_it_is(find: Find, tmp_path: Path) -> None:
     (tmp_path / "run/checkpoint_20").mkdir(parents=True)
     gin = examples.inferred(SPLIT, "INFER_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{tmp_path}/run'")
-    finding = the_finding(plan(gin=f"{gin}utils.RestoreCheckpointConfig.mode = 'latest'\n"), "CKP05")
+    finding = find("CKP05", gin=f"{gin}utils.RestoreCheckpointConfig.mode = 'latest'\n")
     assert finding.fix == f"use {tmp_path}/run/checkpoint_20"
 
 
-def test_an_empty_path_does_not_start_from_scratch(plan: Plan) -> None:
-    finding = the_finding(plan(*restore("")), "CKP04")
+def test_an_empty_path_does_not_start_from_scratch(find: Find) -> None:
+    finding = find("CKP04", *restore(""))
     assert finding.fix == "write [] to start from scratch"

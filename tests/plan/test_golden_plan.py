@@ -1,4 +1,4 @@
-"""The golden plan: the same text for the same plan, and a difference that names bindings and their outcome."""
+"""The golden plan: the same text for the same plan, a difference that names bindings, and where it is kept."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.plan.golden import CHECKPOINT_FITS, GoldenPlan, GoldenSyntaxError
-from t5x_harness.plan.golden_check import check_golden
+from t5x_harness.commands.arguments import UsageError, specs_of
+from t5x_harness.commands.main import parser_of
+from t5x_harness.plan.golden import CHECKPOINT_FITS, GoldenPlan, GoldenSyntaxError, check_golden, check_golden_numbers
 from t5x_harness.settings.configuration import golden_file
 from t5x_harness.spec import (
+    AotMode,
     Assignment,
     BoundValue,
     Location,
+    Measure,
     Outcome,
     RunResult,
     RunSettings,
@@ -142,7 +145,7 @@ def test_a_comment_silences_the_change_of_its_own_line_and_nothing_else(tmp_path
     ]
     assert [found.message for found in result.silenced] == ["TRAIN_STEPS: 100 -> 200 (run.gin:7)"]
     alone = planned(tmp_path, changed("TRAIN_STEPS", "200"))
-    assert alone.outcome is Outcome.PASSED
+    assert (alone.outcome, alone.findings, [f.code for f in alone.silenced]) == (Outcome.PASSED, (), ["PLN01"])
     assert alone.facts[-1][1] == "golden/run.plan: no difference, but for bindings whose lines silence it"
 
 
@@ -182,14 +185,6 @@ def test_a_file_that_is_not_a_golden_plan_is_reported(tmp_path: Path, merged: st
         f"golden/run.plan is not a golden plan: line {number} is neither [a section] nor NAME = VALUE: {line!r}"
     )
     assert finding.fix == "restore it, or rewrite it with --plan-golden-update (pytest: --t5x-plan-golden-update)"
-
-
-def test_it_can_be_silenced_like_any_rule(tmp_path: Path) -> None:
-    planned(tmp_path)
-    (tmp_path / "run.gin").write_text("\n" * 6 + "TRAIN_STEPS = 200  # t5x-harness: ignore[PLN01]\n")
-    result = planned(tmp_path, changed("TRAIN_STEPS", "200"))
-    assert (result.outcome, result.findings) == (Outcome.PASSED, ())
-    assert [f.code for f in result.silenced] == ["PLN01"]
 
 
 def test_nothing_of_the_machine_is_kept(tmp_path: Path) -> None:
@@ -244,3 +239,117 @@ def test_a_suffix_makes_it_a_file(target: str, expected: str) -> None:
 def test_a_folder_is_one_whatever_its_name(tmp_path: Path) -> None:
     (tmp_path / "golden.d").mkdir()
     assert golden_file(str(tmp_path / "golden.d"), "run") == str(tmp_path / "golden.d/run.plan")
+
+
+@pytest.fixture
+def spec(tmp_path: Path) -> RunSpec:
+    """A run whose plan is kept, without numbers yet."""
+    (tmp_path / "run.plan").write_text(GoldenPlan({"A": "1"}, {"plan": {"mesh": "data 8"}}).to_text("one"))
+    return RunSpec(("run.gin",), cwd=str(tmp_path), settings=RunSettings(plan_golden="run.plan", aot=AotMode.MEMORY))
+
+
+def compiled(peak: float, **more: float) -> StageResult:
+    measures = (Measure("hbm_peak", peak, "bytes", "train"), *(Measure(n, v, of="train") for n, v in more.items()))
+    return StageResult(Stage.AOT, Outcome.PASSED, measures=measures, exercised=1)
+
+
+def kept(spec: RunSpec) -> dict[str, str]:
+    text = Path(spec.cwd, "run.plan").read_text()
+    return dict(GoldenPlan.from_text(text).facts["aot"])
+
+
+def test_numbers_are_added_once_and_may_differ_by_a_hundredth(spec: RunSpec) -> None:
+    result = check_golden_numbers(spec, compiled(1000, compile_cpu_seconds=3))
+    assert result.facts == (("golden plan", "run.plan: numbers written"),)
+    assert kept(spec) == {"mode": "memory", "hbm_peak of train": "1000 bytes"}
+    result = check_golden_numbers(spec, compiled(1009))
+    assert result.facts == (("golden plan", "run.plan: no number differs by more than 1%"),)
+    assert kept(spec)["hbm_peak of train"] == "1000 bytes"
+
+
+def test_a_peak_that_grows_fails_and_an_update_accepts_it(spec: RunSpec) -> None:
+    check_golden_numbers(spec, compiled(1000))
+    result = check_golden_numbers(spec, compiled(1100, flops_of_a_device=7))
+    assert result.outcome is Outcome.FAILED
+    (finding,) = result.findings
+    assert (finding.code, finding.stage) == ("PLN01", Stage.AOT)
+    assert finding.message.splitlines() == [
+        "what the TPU compiler says differs from run.plan by more than 1%:",
+        "hbm_peak of train: 1000 bytes -> 1100 bytes (+10.0%)",
+        "flops_of_a_device of train: nothing -> 7",
+    ]
+    (mode,) = check_golden_numbers(spec.with_settings(aot=AotMode.DEPTHS), compiled(1000)).findings
+    assert mode.message.splitlines()[1:] == ["mode: memory -> depths"]
+    assert check_golden_numbers(spec.with_settings(ignore=("PLN01",)), compiled(1100)).findings == ()
+    check_golden_numbers(spec.with_settings(plan_golden_update=True), compiled(1100))
+    assert kept(spec)["hbm_peak of train"] == "1100 bytes"
+
+
+@pytest.mark.parametrize("update", [False, True])
+def test_a_plan_without_the_stage_leaves_the_numbers_alone(spec: RunSpec, update: bool) -> None:
+    check_golden_numbers(spec, compiled(1000))
+    plan = StageResult(Stage.PLAN, Outcome.PASSED, facts=(("mesh", "data 16" if update else "data 8"),))
+    Path(spec.cwd, "run.plan").write_text(Path(spec.cwd, "run.plan").read_text().replace("A = 1\n", ""))
+    result = check_golden(RunResult(spec.with_settings(aot=None, plan_golden_update=update), (plan,)), {})
+    assert result.facts[-1] == ("golden plan", f"run.plan: {'rewritten' if update else 'no difference'}")
+    assert kept(spec) == {"mode": "memory", "hbm_peak of train": "1000 bytes"}
+
+
+def test_what_was_only_lowered_has_no_numbers(spec: RunSpec) -> None:
+    before = Path(spec.cwd, "run.plan").read_text()
+    assert check_golden_numbers(spec, StageResult(Stage.AOT, Outcome.PASSED)).facts == ()
+    assert Path(spec.cwd, "run.plan").read_text() == before
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A project whose table declares two runs of the same file."""
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.t5x_harness]\nplan_golden = "kept"\n'
+        '[[tool.t5x_harness.runs]]\nname = "small"\ngin_files = ["run.gin"]\n'
+        '[[tool.t5x_harness.runs]]\nname = "large"\ngin_files = ["run.gin"]\n'
+    )
+    for name in ("run.gin", "a/x.gin", "b/x.gin"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("")
+    return tmp_path
+
+
+def specs(folder: Path, *arguments: str, command: str = "plan") -> tuple[RunSpec, ...]:
+    parser, _ = parser_of(command)
+    return specs_of(parser.parse_args([command, *arguments]), folder)
+
+
+def test_the_project_names_the_folder_and_each_run_has_its_file(folder: Path) -> None:
+    assert [spec.settings.plan_golden for spec in specs(folder)] == [
+        str(folder / "kept/small.plan"),
+        str(folder / "kept/large.plan"),
+    ]
+    assert not any(spec.settings.plan_golden_update for spec in specs(folder))
+
+
+def test_the_option_comes_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    (spec,) = specs(folder, "run.gin", "--plan-golden=one.plan", "--plan-golden-update")
+    assert (spec.settings.plan_golden, spec.settings.plan_golden_update) == (str(folder / "one.plan"), True)
+
+
+def test_lint_has_none(folder: Path) -> None:
+    assert [spec.settings.plan_golden for spec in specs(folder, command="lint")] == [None, None]
+
+
+@pytest.mark.parametrize("golden", ["one.plan", "golden"])
+def test_two_runs_cannot_share_one(folder: Path, golden: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        specs(folder, "a/x.gin", "b/x.gin", f"--plan-golden={golden}")
+    text = str(caught.value)
+    assert text.endswith(
+        "would be the golden plan of a/x.gin and of b/x.gin; for several runs name a folder, and give each run its own "
+        "name"
+    )
+
+
+def test_an_update_needs_something_to_update(tmp_path: Path) -> None:
+    (tmp_path / "run.gin").write_text("")
+    with pytest.raises(UsageError, match="--plan-golden-update: name the file or folder, too: --plan-golden=PATH"):
+        specs(tmp_path, "run.gin", "--plan-golden-update")

@@ -31,11 +31,7 @@ def flat_then_decay(step: int) -> float:
         pytest.param(lambda s: min(s / 37, 1) * max(0.0, 1 - s / 5000), 0, 9999, [37, 5000], id="to-nothing"),
         pytest.param(lambda s: float(s >= 777), 0, 999_999, [776, 777], id="jump"),
         pytest.param(
-            lambda s: 0.5 * (1 + math.cos(math.pi * (s / 1000 % 1))),
-            0,
-            2999,
-            [999, 1000, 1999, 2000],
-            id="cycles",
+            lambda s: 0.5 * (1 + math.cos(math.pi * (s / 1000 % 1))), 0, 2999, [999, 1000, 1999, 2000], id="cycles"
         ),
         pytest.param(lambda s: 1.0 - s, 5, 6, [], id="two-steps"),
     ],
@@ -48,7 +44,6 @@ def test_turns(rate: Callable[[int], float], first: int, last: int, turns: list[
 
 def test_a_rate_that_is_not_finite_is_found_and_not_flat() -> None:
     curve = curve_of(lambda s: math.nan if s == 0 else 0.5, 0, 999)
-    assert curve.not_finite is not None
     assert curve.not_finite[0] == 0
     assert math.isnan(curve.not_finite[1])
     assert not curve.is_flat

@@ -1,10 +1,18 @@
-"""Modules with tasks, as text that a test writes out."""
+"""Modules with tasks, as text that a test writes out, and what resolving them finds."""
 
 from __future__ import annotations
 
-from t5x_harness.findings import examples
+from collections.abc import Callable
 
-__all__ = ["GENERATOR", "INFER_EVAL", "READ", "SOURCE", "STEPS", "module"]
+import pytest
+
+from t5x_harness.findings import examples
+from t5x_harness.spec import Finding, StageResult
+
+__all__ = ["GENERATOR", "INFER_EVAL", "READ", "SOURCE", "STEPS", "Find", "Resolve", "module", "of", "raised"]
+
+Resolve = Callable[..., StageResult]
+Find = Callable[..., Finding]
 
 READ = "tf.data.Dataset.from_tensor_slices({'inputs': ['one two', 'three'], 'targets': ['1 2', '3']})"
 SOURCE = "seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
@@ -34,3 +42,18 @@ def module(*replaced: tuple[str, str], before: str = "", after: str = "") -> dic
         assert old in text, old
         text = text.replace(old, new)
     return {"counting.py": f"{before}{text}{after}"}
+
+
+def of(result: StageResult, code: str) -> Finding:
+    """The one finding of a code."""
+    (finding,) = (f for f in result.findings if f.code == code)
+    return finding
+
+
+def raised(function: Callable[[], object]) -> Exception:
+    """What a function raises."""
+    try:
+        function()
+    except Exception as error:
+        return error
+    pytest.fail("nothing was raised")

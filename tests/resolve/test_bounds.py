@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 
 import pytest
-from tasks_in_text import GENERATOR, READ, SOURCE, module
+from tasks_in_text import GENERATOR, READ, SOURCE, Find, Resolve, module
 
 from t5x_harness.findings import examples
-from t5x_harness.spec import Finding, Outcome, Severity, StageResult
-
-Resolve = Callable[..., StageResult]
+from t5x_harness.spec import Outcome, Severity
 
 ROUND = """
 def again():
@@ -32,15 +29,10 @@ def resolve(resolve: Resolve) -> Resolve:
     return functools.partial(resolve, own_process=True)
 
 
-def of(result: StageResult, code: str) -> Finding:
-    (finding,) = (f for f in result.findings if f.code == code)
-    return finding
-
-
-def test_a_generator_that_goes_round_is_seen_to_be_endless(resolve: Resolve) -> None:
+def test_a_generator_that_goes_round_is_seen_to_be_endless(find: Find) -> None:
     """What a generator that training likes does to an evaluator that reads its split to the end."""
     files = module((READ, GENERATOR.format(function="again")), before=FEWER + ROUND)
-    error = of(resolve(examples.evaluated(VALIDATION), files), "SEQ25")
+    error = find("SEQ25", files, gin=examples.evaluated(VALIDATION))
     assert error.severity is Severity.ERROR
     assert error.message == (
         "split 'validation' of task counting gives the same 2 examples again and again, 500 times and no end, and "
@@ -62,8 +54,8 @@ def test_endless_training_data_is_fine(resolve: Resolve) -> None:
     assert {f.code for f in result.findings} == set()
 
 
-def test_inference_from_endless_data_never_ends(resolve: Resolve) -> None:
-    error = of(resolve(examples.inferred(VALIDATION), module((READ, f"{READ}.repeat()"))), "SEQ25")
+def test_inference_from_endless_data_never_ends(find: Find) -> None:
+    error = find("SEQ25", module((READ, f"{READ}.repeat()")), gin=examples.inferred(VALIDATION))
     assert error.message == "split 'validation' of task counting has no end, and inference reads all of it"
     assert error.fix == "let the source end in split 'validation'"
 
@@ -76,7 +68,7 @@ def test_a_long_generator_may_end_or_not(resolve: Resolve) -> None:
     assert "whether counting validation ends: 1,000 examples of its source came" in result.not_checked
 
 
-def test_a_generator_beyond_its_own_count_is_warned_of(resolve: Resolve) -> None:
+def test_a_generator_beyond_its_own_count_is_warned_of(find: Find) -> None:
     steps = "for i in range(2_000):\n        yield {'inputs': f'{i}', 'targets': '1'}"
     long = f"{FEWER}def again():\n    {steps}\n\n\n"
     files = module(
@@ -84,7 +76,7 @@ def test_a_generator_beyond_its_own_count_is_warned_of(resolve: Resolve) -> None
         ("'validation'))", "'validation'), num_input_examples={'validation': 100})"),
         before=long,
     )
-    warning = of(resolve(examples.evaluated(VALIDATION), files), "SEQ25")
+    warning = find("SEQ25", files, gin=examples.evaluated(VALIDATION))
     assert warning.severity is Severity.WARNING
     assert "goes on beyond its num_input_examples, 100: 1,000 came and no end" in warning.message
 

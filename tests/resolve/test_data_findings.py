@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from tasks_in_text import INFER_EVAL, READ, SOURCE, STEPS, module
+from tasks_in_text import INFER_EVAL, READ, SOURCE, STEPS, Find, Resolve, module, of
 
 from t5x_harness.findings import examples
 from t5x_harness.resolve.rules.sentinels import SEQ10
-from t5x_harness.spec import Finding, Location, Outcome, Severity, StageResult
-
-Resolve = Callable[..., StageResult]
+from t5x_harness.spec import Location, Outcome, Severity
 
 CUT = "def cut(dataset, sequence_length):\n    return dataset\n\n\n"
 CACHED = examples.trained("USE_CACHED_TASKS = True")
@@ -29,11 +25,6 @@ def in_bucket(name: str, rows: int) -> str:
         f"seqio.SentencePieceVocabulary.sentencepiece_model_file = 'gs://ours/{name}.model'",
         f"network.T5Config.vocab_size = {rows}",
     )
-
-
-def of(result: StageResult, code: str) -> Finding:
-    (finding,) = (f for f in result.findings if f.code == code)
-    return finding
 
 
 def registered(files: dict[str, str]) -> Location:
@@ -55,9 +46,9 @@ def test_a_cache_that_is_asked_for_and_missing(resolve: Resolve) -> None:
     assert result.exercised == 4, "what would have been cached is looked at all the same"
 
 
-def test_the_folders_that_were_searched_for_a_cache_are_named(resolve: Resolve) -> None:
+def test_the_folders_that_were_searched_for_a_cache_are_named(find: Find) -> None:
     files = module(CACHEABLE, after="seqio.add_global_cache_dirs(['nowhere'])\n")
-    assert "none of nowhere has them" in of(resolve(CACHED, files), "SEQ01").message
+    assert "none of nowhere has them" in find("SEQ01", files, gin=CACHED).message
 
 
 def test_a_cache_in_a_bucket_is_not_judged(resolve: Resolve) -> None:
@@ -77,9 +68,9 @@ def test_a_task_that_cannot_be_cached_is_a_warning_and_reported_once(resolve: Re
     assert warning.fix.startswith("set USE_CACHED_TASKS = False if that is meant, or ")
 
 
-def test_the_feature_that_is_missing_is_named_where_the_task_is_registered(resolve: Resolve) -> None:
+def test_the_feature_that_is_missing_is_named_where_the_task_is_registered(find: Find) -> None:
     files = module(("'inputs': ['one two'", "'source': ['one two'"))
-    error = of(resolve(examples.trained(), files), "SEQ06")
+    error = find("SEQ06", files)
     assert "the preprocessors leave no feature inputs" in error.message
     assert error.message.endswith("; they leave: source, targets, targets_pretokenized")
     assert error.location == registered(files)
@@ -122,7 +113,7 @@ seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
     assert "task other has no split 'validation' (it has: train): T5X skips it" in of_one.message
 
 
-def test_different_vocabularies_in_a_mixture_are_described(resolve: Resolve) -> None:
+def test_different_vocabularies_in_a_mixture_are_described(find: Find) -> None:
     mixture = f"""
 OTHER = seqio.Feature(seqio.ByteVocabulary(extra_ids=100))
 
@@ -131,21 +122,21 @@ seqio.TaskRegistry.add(
 )
 seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
 """
-    error = of(resolve(MIXED, module(after=mixture)), "SEQ08")
+    error = find("SEQ08", module(after=mixture), gin=MIXED)
     assert error.message == (
         "the tasks of mixture mixed do not agree on feature targets: ByteVocabulary (259 ids), int32, in counting, and "
         "ByteVocabulary (359 ids, 100 extra), int32, in other"
     )
 
 
-def test_features_of_a_mixture_that_differ_are_named(resolve: Resolve) -> None:
+def test_features_of_a_mixture_that_differ_are_named(find: Find) -> None:
     mixture = f"""
 BOTH = {{'inputs': FEATURE, 'targets': FEATURE}}
 seqio.TaskRegistry.add('same', source={SOURCE}, preprocessors={STEPS}, output_features=BOTH)
 seqio.TaskRegistry.add('other', source={SOURCE}, preprocessors={STEPS}, output_features={{'targets': FEATURE}})
 seqio.MixtureRegistry.add('mixed', ['counting', 'same', 'other'], default_rate=1.0)
 """
-    error = of(resolve(MIXED, module(after=mixture)), "SEQ07")
+    error = find("SEQ07", module(after=mixture), gin=MIXED)
     assert error.message == (
         "the tasks of mixture mixed do not all have the same output features: those of counting are "
         "('inputs', 'targets'), those of other ('targets',)"
@@ -170,25 +161,18 @@ seqio.MixtureRegistry.add('mixed', ['counting', 'same', 'other'], default_rate=1
         ),
     ],
 )
-def test_a_rate_that_no_task_can_have(resolve: Resolve, rate: str, severity: Severity, says: str) -> None:
+def test_a_rate_that_no_task_can_have(find: Find, rate: str, severity: Severity, says: str) -> None:
     pair = "{'inputs': FEATURE, 'targets': FEATURE}"
     mixture = f"""
 seqio.TaskRegistry.add('other', source={SOURCE}, preprocessors={STEPS}, output_features={pair})
 seqio.MixtureRegistry.add('mixed', [('counting', 1.0), ('other', {rate})])
 """
-    finding = of(resolve(MIXED, module(after=mixture)), "SEQ17")
+    finding = find("SEQ17", module(after=mixture), gin=MIXED)
     assert (finding.severity, finding.message) == (severity, says)
 
 
-def test_lengths_that_only_an_evaluator_finds_out(resolve: Resolve) -> None:
-    error = of(
-        resolve(examples.trained("train/utils.DatasetConfig.task_feature_lengths = None"), examples.FILES), "SEQ15"
-    )
-    assert error.message.startswith("task_feature_lengths of the train data is None: only evaluation by predictions")
-
-
-def test_a_preprocessor_that_needs_lengths_in_a_train_runs_evaluation(resolve: Resolve) -> None:
-    error = of(resolve(examples.trained() + INFER_EVAL, NEEDY), "SEQ30")
+def test_a_preprocessor_that_needs_lengths_in_a_train_runs_evaluation(find: Find) -> None:
+    error = find("SEQ30", NEEDY, gin=examples.trained() + INFER_EVAL)
     assert error.message == "task_feature_lengths is None, and preprocessor cut of task counting needs the lengths"
     assert error.fix == "set infer_eval/utils.DatasetConfig.task_feature_lengths = %TASK_FEATURE_LENGTHS"
 
@@ -198,9 +182,9 @@ def test_a_task_that_is_not_evaluated_needs_no_lengths(resolve: Resolve) -> None
     assert "SEQ30" not in {f.code for f in resolve(examples.trained() + INFER_EVAL, files).findings}
 
 
-def test_a_source_with_less_than_it_says(resolve: Resolve) -> None:
+def test_a_source_with_less_than_it_says(find: Find) -> None:
     files = module(("'validation'))", "'validation'), num_input_examples={'train': 1000, 'validation': 2})"))
-    warning = of(resolve(examples.trained(), files), "SEQ36")
+    warning = find("SEQ36", files)
     assert warning.severity is Severity.WARNING
     assert warning.message == (
         "split 'train' of task counting says to have 1,000 examples (num_input_examples), and its source has 2"
@@ -211,10 +195,10 @@ def test_a_source_with_less_than_it_says(resolve: Resolve) -> None:
     ("declared", "severity"), [("", Severity.WARNING), (", num_input_examples={'train': 2}", Severity.NOTE)]
 )
 def test_less_than_a_batch_is_a_note_where_the_source_counts_its_examples(
-    resolve: Resolve, declared: str, severity: Severity
+    find: Find, declared: str, severity: Severity
 ) -> None:
     files = module(("'validation'))", f"'validation'){declared})"))
-    finding = of(resolve(examples.trained(), files), "SEQ36")
+    finding = find("SEQ36", files)
     assert finding.severity is severity
     assert finding.message == (
         "split 'train' of task counting has 2 examples in all, less than one batch of 128: every step trains on the "
@@ -232,8 +216,8 @@ def test_preprocessors_that_join_examples_lose_nothing(resolve: Resolve) -> None
     assert "SEQ36" not in {f.code for f in resolve(examples.trained(), files).findings}
 
 
-def test_the_piece_that_a_sentinel_overwrites_is_named(resolve: Resolve) -> None:
-    warning = of(resolve(SEQ10.bad.gin, SEQ10.bad.files), "SEQ10")
+def test_the_piece_that_a_sentinel_overwrites_is_named(find: Find) -> None:
+    warning = find("SEQ10", SEQ10.bad.files, gin=SEQ10.bad.gin)
     assert warning.message.startswith("the examples of task counting are corrupted spans with ")
     assert "and its vocabulary has no extra ids: the sentinel with the id 511 is also the piece '" in warning.message
     assert warning.fix == "give the vocabulary of the task, and the model's, at least 100 extra_ids"
@@ -269,15 +253,12 @@ def test_corrupted_targets_without_an_end_are_seen_although_their_task_cuts_them
     assert "no sampled target of counting ends with the end-of-sequence id 1" in of(result, "SEQ14").message
 
 
-def test_the_vocabulary_of_a_language_models_task_is_compared_too(resolve: Resolve) -> None:
+def test_the_vocabulary_of_a_language_models_task_is_compared_too(find: Find) -> None:
     files = module(
         ("{'inputs': FEATURE, 'targets': FEATURE}", "{'targets': FEATURE}"),
         ("FEATURE = seqio.Feature(seqio.ByteVocabulary())", "FEATURE = seqio.Feature(seqio.ByteVocabulary(7))"),
     )
-    assert (
-        "feature targets of task counting uses ByteVocabulary (266 ids, 7 extra)"
-        in of(resolve(examples.trained(), files), "SEQ09").message
-    )
+    assert "feature targets of task counting uses ByteVocabulary (266 ids, 7 extra)" in find("SEQ09", files).message
 
 
 def test_vocabularies_that_the_config_does_not_have_compared_are_a_warning(resolve: Resolve) -> None:
@@ -285,10 +266,10 @@ def test_vocabularies_that_the_config_does_not_have_compared_are_a_warning(resol
     assert {f.severity for f in result.findings if f.code == "SEQ09"} == {Severity.WARNING}
 
 
-def test_a_path_in_the_place_of_a_vocabulary_is_named_with_its_line(resolve: Resolve) -> None:
+def test_a_path_in_the_place_of_a_vocabulary_is_named_with_its_line(find: Find) -> None:
     """T5X compares it with the task's, and says that the two do not match."""
     gin = examples.trained("VOCABULARY = 'gs://bucket/sentencepiece.model'")
-    error = of(resolve(gin, examples.FILES), "SEQ09")
+    error = find("SEQ09", examples.FILES, gin=gin)
     assert error.message == (
         "VOCABULARY = 'gs://bucket/sentencepiece.model' is not a vocabulary: the model needs one of SeqIO, equal to "
         "the task's"
@@ -296,48 +277,48 @@ def test_a_path_in_the_place_of_a_vocabulary_is_named_with_its_line(resolve: Res
     assert error.location == Location("run.gin", len(gin.splitlines()))
 
 
-def test_a_module_that_registers_twice_is_reported_with_its_line(resolve: Resolve) -> None:
+def test_a_module_that_registers_twice_is_reported_with_its_line(find: Find) -> None:
     files = {"copy_of.py": examples.TASK, **examples.FILES}
-    error = of(resolve(examples.trained("MIXTURE_OR_TASK_MODULE = 'copy_of'"), files), "SEQ05")
+    error = find("SEQ05", files, "MIXTURE_OR_TASK_MODULE = 'copy_of'")
     assert error.message == "counting is registered twice: at counting.py:15, and again at copy_of.py:15"
     assert error.location == Location("copy_of.py", 15)
 
 
-def test_two_of_one_name_in_a_module_are_reported_with_both_lines(resolve: Resolve) -> None:
+def test_two_of_one_name_in_a_module_are_reported_with_both_lines(find: Find) -> None:
     mixture = "seqio.MixtureRegistry.add('mix', ['counting'], default_rate=1)\n"
     files = module(after=mixture + mixture)
-    error = of(resolve(examples.trained(), files), "SEQ05")
+    error = find("SEQ05", files)
     lines = [n for n, line in enumerate(files["counting.py"].splitlines(), 1) if line == mixture.strip()]
     assert error.message == f"mix is registered twice: at counting.py:{lines[0]}, and again at counting.py:{lines[1]}"
     assert error.location == Location("counting.py", lines[1])
     assert error.fix == "register it once, or give the second one a name of its own"
 
 
-def test_a_module_under_two_names_is_reported_with_both_names(resolve: Resolve) -> None:
+def test_a_module_under_two_names_is_reported_with_both_names(find: Find) -> None:
     files = {
         "counting.py": "",
         "project/counted.py": examples.TASK,
         "both_ways.py": "import sys\nimport project.counted\nsys.path.append('project')\nimport counted\n",
     }
-    error = of(resolve(examples.trained("import both_ways"), files), "SEQ05")
+    error = find("SEQ05", files, "import both_ways")
     assert error.message == (
         "counting is registered twice: project/counted.py is imported under two names, project.counted and counted"
     )
     assert error.fix == "import it under one name only, project.counted or counted"
 
 
-def test_a_module_that_the_users_module_needs_is_reported_at_its_import(resolve: Resolve) -> None:
+def test_a_module_that_the_users_module_needs_is_reported_at_its_import(find: Find) -> None:
     files = module(("import seqio\n", "import seqio\nimport scorer_of_ours.fast\n"))
-    error = of(resolve(examples.trained(), files), "GIN15")
+    error = find("GIN15", files)
     assert error.message == "counting.py imports scorer_of_ours, which is not there (run.gin:9 imports counting.py)"
     assert error.location == Location("counting.py", 2)
     assert "python -m pip install scorer_of_ours" in (error.fix or "")
     assert "python_path" in (error.fix or "")
 
 
-def test_a_task_module_that_is_misspelt_gets_the_closest(resolve: Resolve) -> None:
+def test_a_task_module_that_is_misspelt_gets_the_closest(find: Find) -> None:
     files = {"project/__init__.py": "", "project/tasks.py": "", **examples.FILES}
-    error = of(resolve(examples.trained("MIXTURE_OR_TASK_MODULE = 'project.taks'"), files), "GIN15")
+    error = find("GIN15", files, "MIXTURE_OR_TASK_MODULE = 'project.taks'")
     assert error.message == "module project.taks cannot be imported"
     assert error.binding == "MIXTURE_OR_TASK_MODULE"
     assert error.fix == "write project.tasks"
@@ -371,16 +352,29 @@ class Decoder(nn.Module):
     assert further.message.endswith("also has target; the model (DecoderOnlyModel) takes inputs, targets")
 
 
-def test_a_length_that_is_not_a_whole_number(resolve: Resolve) -> None:
-    result = resolve(examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 32.0, 'targets': 32}"), examples.FILES)
-    error = of(result, "SEQ15")
-    assert "that of inputs is 32.0, a float" in error.message
-    assert error.binding == "TASK_FEATURE_LENGTHS"
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("TASK_FEATURE_LENGTHS = {'inputs': 32.0, 'targets': 32}", ", and that of inputs is 32.0, a float: only whole"),
+        (
+            "TASK_FEATURE_LENGTHS = {'inputs': 0, 'targets': 32}",
+            "the model's encoder_input_tokens have no position",
+        ),
+        (
+            "train/utils.DatasetConfig.task_feature_lengths = None",
+            "task_feature_lengths of the train data is None: only evaluation by predictions",
+        ),
+    ],
+)
+def test_lengths_that_are_none(find: Find, line: str, says: str) -> None:
+    error = find("SEQ15", examples.FILES, line)
+    assert says in error.message
+    assert error.binding == line.partition(" = ")[0]
 
 
-def test_a_type_that_only_the_declaration_has(resolve: Resolve) -> None:
+def test_a_type_that_only_the_declaration_has(find: Find) -> None:
     files = module(("seqio.Feature(seqio.ByteVocabulary())", "seqio.Feature(seqio.ByteVocabulary(), dtype=tf.float32)"))
-    error = of(resolve(examples.trained(), files), "SEQ37")
+    error = find("SEQ37", files)
     assert error.message == "feature inputs is int32 after preprocessing, and its seqio.Feature declares float32"
     assert error.fix == "declare what it is: seqio.Feature(dtype=tf.int32), the default"
 
@@ -396,25 +390,23 @@ def test_vocabularies_that_cannot_be_read_are_reported_once_and_without_a_claim(
     assert any("how many ids gs://ours/two_32k.model has: 32000 is a guess" in doubt for doubt in result.not_checked)
 
 
-def test_vocabularies_of_two_kinds_are_different_whatever_their_files_hold(resolve: Resolve) -> None:
-    assert of(resolve(in_bucket("one_32k", 32_000), module()), "SEQ09").message == (
+def test_vocabularies_of_two_kinds_are_different_whatever_their_files_hold(find: Find) -> None:
+    assert find("SEQ09", module(), gin=in_bucket("one_32k", 32_000)).message == (
         "feature inputs of task counting and 1 more use ByteVocabulary (259 ids), the model SentencePieceVocabulary "
         "(32000 ids, gs://ours/one_32k.model)"
     )
 
 
-def test_an_empty_split_that_the_user_did_not_choose_is_reported_at_the_task(resolve: Resolve) -> None:
+def test_an_empty_split_that_the_user_did_not_choose_is_reported_at_the_task(find: Find) -> None:
     files = module((READ, f"{READ}.repeat(99).filter(lambda _: split == 'train')"))
-    error = of(resolve(examples.trained(), files), "SEQ36")
+    error = find("SEQ36", files)
     assert error.message == "task counting has no example in split 'validation'"
-    assert error.location is not None
-    assert error.location.file == "counting.py"
-    assert files["counting.py"].splitlines()[error.location.line - 1] == "seqio.TaskRegistry.add("
+    assert error.location == registered(files)
 
 
-def test_a_vocabulary_size_that_is_guessed_is_said_to_be_a_guess(resolve: Resolve) -> None:
+def test_a_vocabulary_size_that_is_guessed_is_said_to_be_a_guess(find: Find) -> None:
     files = module(("seqio.ByteVocabulary()", "seqio.SentencePieceVocabulary('gs://ours/one_32k.model')"))
-    warning = of(resolve(in_bucket("one_32k", 31_000), files), "SEQ12")
+    warning = find("SEQ12", files, gin=in_bucket("one_32k", 31_000))
     assert warning.severity is Severity.WARNING
     assert "has 32000 ids, if the name of gs://ours/one_32k.model tells its size (it cannot be read here)" in (
         warning.message
@@ -464,20 +456,18 @@ def test_an_empty_split_is_the_cause_of_what_its_preprocessors_raise(resolve: Re
     assert error.message.startswith(
         "task counting has no example in split 'validation', and its preprocessors cannot take that: TypeError: "
     )
-    assert error.location is not None
-    assert error.location.file == "counting.py"
+    assert str(error.location).startswith("counting.py:")
 
 
-def test_a_tfds_dataset_without_a_version_gets_those_that_there_are(resolve: Resolve) -> None:
+def test_a_tfds_dataset_without_a_version_gets_those_that_there_are(find: Find) -> None:
     files = module((SOURCE, "seqio.TfdsDataSource('mnist')"))
-    error = of(resolve(examples.trained(), files), "SEQ31")
+    error = find("SEQ31", files)
     assert error.message == "the TFDS dataset mnist is named without a version"
     assert (error.fix or "").startswith("name a version; the installed TFDS has mnist:3.")
-    assert error.location is not None
-    assert error.location.file == "counting.py"
+    assert str(error.location).startswith("counting.py:")
 
 
-def test_a_mistake_that_tasks_share_is_one_finding(resolve: Resolve) -> None:
+def test_a_mistake_that_tasks_share_is_one_finding(find: Find) -> None:
     files = module(
         ("def exact(targets, predictions):", "def exact(labels, preds):"),
         ("seqio.TaskRegistry.add(\n    'counting',", "def add(name): seqio.TaskRegistry.add(\n    name,"),
@@ -488,7 +478,7 @@ for name in NAMES:
 seqio.MixtureRegistry.add('mixed', NAMES, default_rate=1.0)
 """,
     )
-    error = of(resolve(examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'", INFER_EVAL), files), "SEQ23")
+    error = find("SEQ23", files, "MIXTURE_OR_TASK_NAME = 'mixed'", INFER_EVAL)
     assert error.message == (
         "metric function exact of task counting has the positional arguments (labels, preds), from which SeqIO cannot "
         "tell what to call it with; the same goes for tasks four, one, three and 1 more"
@@ -513,16 +503,9 @@ def test_what_a_task_says_of_its_lengths_is_not_what_it_says_without_any(resolve
     assert " about TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 24} (run.gin:" in error
 
 
-def test_a_length_that_leaves_the_model_nothing(resolve: Resolve) -> None:
-    error = of(
-        resolve(examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 0, 'targets': 32}"), examples.FILES), "SEQ15"
-    )
-    assert error.message.endswith("so that the model's encoder_input_tokens have no position")
-
-
-def test_a_feature_converter_of_another_architecture(resolve: Resolve) -> None:
+def test_a_feature_converter_of_another_architecture(find: Find) -> None:
     lines = ("from t5x import models", "models.EncoderDecoderModel.feature_converter_cls = @seqio.LMFeatureConverter")
-    error = of(resolve(examples.trained(*lines), examples.FILES), "SEQ15")
+    error = find("SEQ15", examples.FILES, *lines)
     assert error.message == (
         "feature_converter_cls is LMFeatureConverter, which takes targets; the model (EncoderDecoderModel) has "
         "EncDecFeatureConverter for the features of task_feature_lengths, inputs, targets"

@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+import numpy as np
 import pytest
-from tasks_in_text import READ, module
+import seqio
+from tasks_in_text import INFER_EVAL, READ, Resolve, module
 
 from t5x_harness.findings import examples
-from t5x_harness.spec import Finding, Outcome, Severity, StageResult
-
-Resolve = Callable[..., StageResult]
+from t5x_harness.resolve.early_metrics import generated_predictions
+from t5x_harness.spec import Finding, Location, Outcome, Severity, StageResult
 
 EXACT = "return {'exact': float(targets == predictions)}"
 FNS = "metric_fns=[exact]"
 MANY = "tf.data.Dataset.from_tensor_slices({'inputs': ['one'] * 100, 'targets': ['1'] * 100})"
 EVALUATED = examples.evaluated("utils.DatasetConfig.split = 'validation'")
-TRAINED = examples.trained(
-    "train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()",
-    "infer_eval/utils.DatasetConfig:",
-    "  mixture_or_task_name = %MIXTURE_OR_TASK_NAME",
-    "  task_feature_lengths = %TASK_FEATURE_LENGTHS",
-    "  split = 'validation'",
-    "  batch_size = 32",
-    "  shuffle = False",
-    "  seed = 42",
-)
+TRAINED = examples.trained(INFER_EVAL)
 
 
 def metric(body: str, *more: tuple[str, str], before: str = "") -> dict[str, str]:
@@ -71,8 +61,7 @@ def test_a_metric_that_takes_its_targets_for_something_else(resolve: Resolve) ->
         f"the metrics of task counting cannot be computed: exact in counting.py:{line} raised TypeError: list indices "
         "must be integers or slices, not str, given the targets themselves as predictions"
     )
-    assert error.location is not None
-    assert (error.location.file, error.location.line) == ("counting.py", line)
+    assert error.location == Location("counting.py", line)
     assert error.fix == "correct the metric function"
     assert error.binding == "MIXTURE_OR_TASK_NAME"
 
@@ -115,8 +104,7 @@ def test_a_postprocessor_that_needs_text(resolve: Resolve) -> None:
     assert "raised IndexError: string index out of range, given the prediction ''" in error.message
     assert "an empty prediction for the first example" in error.message or "random ids" in error.message
     assert error.fix == "make the postprocess function accept any text that an untrained model may produce"
-    assert error.location is not None
-    assert error.location.line == line_of(files, "postprocess_fn")
+    assert error.location == Location("counting.py", line_of(files, "postprocess_fn"))
 
 
 def test_a_postprocessor_that_does_not_know_its_own_targets(resolve: Resolve) -> None:
@@ -132,8 +120,7 @@ def test_a_postprocessor_without_keyword_arguments(resolve: Resolve) -> None:
     error = the_error(resolve(EVALUATED, postprocessed("lambda text: text")))
     assert error.fix == "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=..."
     assert "its postprocess_fn raised TypeError: <lambda>() got an unexpected keyword argument" in error.message
-    assert error.location is not None
-    assert error.location.line == line_of(postprocessed("lambda text: text"), "postprocess_fn")
+    assert error.location == Location("counting.py", line_of(postprocessed("lambda text: text"), "postprocess_fn"))
 
 
 def test_metrics_of_scores_get_scores(resolve: Resolve) -> None:
@@ -192,8 +179,7 @@ def test_a_metric_that_gives_no_dict(resolve: Resolve) -> None:
     error = the_error(resolve(EVALUATED, metric("return float(targets == predictions)")))
     assert error.code == "SEQ20"
     assert error.fix == "return a dict of names and values from the metric function"
-    assert error.location is not None
-    assert error.location.file == "counting.py"
+    assert str(error.location).startswith("counting.py:")
 
 
 def test_a_key_given_twice(resolve: Resolve) -> None:
@@ -212,8 +198,7 @@ def test_arguments_in_the_wrong_order(resolve: Resolve) -> None:
         "metric function exact of task counting has the positional arguments (predictions, targets), from which SeqIO "
         "cannot tell what to call it with"
     )
-    assert error.location is not None
-    assert error.location.line == line_of(files, "def exact")
+    assert error.location == Location("counting.py", line_of(files, "def exact"))
 
 
 def test_whether_a_text_can_be_written_is_up_to_the_loggers(resolve: Resolve) -> None:
@@ -222,14 +207,12 @@ def test_whether_a_text_can_be_written_is_up_to_the_loggers(resolve: Resolve) ->
     files["counting.py"] = f"def other(targets, predictions):\n    return {{'other': 1.0}}\n\n\n{files['counting.py']}"
     loggers = "seqio.Evaluator.logger_cls = [@seqio.{}]\n"
     error = the_error(resolve(EVALUATED + loggers.format("TensorBoardLogger"), files))
-    assert error.location is not None
-    assert error.location.line == line_of(files, "def exact")
+    assert error.location == Location("counting.py", line_of(files, "def exact"))
     assert error.code == "INF12"
     assert error.message == (
         "the metrics of task counting cannot be written: verdict is 'good', not a number, and TensorBoardLogger raised "
         "ValueError: could not convert string to float: 'good'"
     )
-    assert error.fix is not None
     assert error.fix.startswith("return numbers, or the seqio.metrics value that is meant: Text")
     result = resolve(EVALUATED + loggers.format("JSONLogger"), files)
     assert result.outcome is Outcome.PASSED
@@ -317,3 +300,40 @@ def test_a_mixture_none_of_whose_tasks_has_the_split(resolve: Resolve) -> None:
     split = "utils.DatasetConfig.split = 'tset'"
     assert the_error(resolve(examples.inferred(name, split), files)).code == "INF11"
     assert the_error(resolve(examples.evaluated(name, split), files)).code == "SEQ19"
+
+
+TARGETS = [np.array([5, 6, 1]), np.array([7, 1]), np.array([], np.int32)]
+
+
+def prediction(word: str, vocabulary: seqio.Vocabulary) -> np.ndarray:
+    (found,) = (tokens for words, tokens in generated_predictions(TARGETS, vocabulary) if word in words)
+    return found
+
+
+def test_the_best_are_the_targets() -> None:
+    best = prediction("targets themselves", seqio.ByteVocabulary())
+    np.testing.assert_array_equal(best, [[5, 6, 1], [7, 1, 0], [0, 0, 0]])
+    assert best.dtype == np.int32
+
+
+def test_random_ids_are_of_the_vocabulary_and_the_same_each_time() -> None:
+    vocabulary = seqio.ByteVocabulary()
+    random = prediction("random", vocabulary)
+    assert random.shape == (3, 16)
+    assert random.min() >= 0
+    assert random.max() < vocabulary.vocab_size
+    np.testing.assert_array_equal(random, prediction("random", vocabulary))
+    assert isinstance(vocabulary.decode(random[0].tolist()), str)
+
+
+def test_predictions_are_empty() -> None:
+    vocabulary = seqio.ByteVocabulary()
+    for word, expected in (("for the first", ["", vocabulary.decode([7]), ""]), ("for every", [""] * 3)):
+        assert [
+            vocabulary.decode(row.tolist()) for row in prediction(f"empty prediction {word}", vocabulary)
+        ] == expected
+
+
+def test_one_prediction_is_unknown_where_the_vocabulary_has_an_unknown_token() -> None:
+    np.testing.assert_array_equal(prediction("unknown", seqio.ByteVocabulary())[:2], [[2, 2, 2, 2], [7, 1, 0, 0]])
+    assert not any("unknown" in words for words, _ in generated_predictions(TARGETS, seqio.PassThroughVocabulary(100)))

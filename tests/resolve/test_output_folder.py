@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from tasks_in_text import Resolve
 
 from t5x_harness.findings import examples
 from t5x_harness.spec import Finding, Severity, StageResult
-
-Resolve = Callable[..., StageResult]
 
 DONE = {"out/counting-predict.jsonl-00000-of-00001.COMPLETED": ""}
 TMP = {"out/tmp-counting-00000-of-00001/input.ckpt.index": ""}

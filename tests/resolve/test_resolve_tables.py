@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tasks_in_text import INFER_EVAL, SOURCE, STEPS, module
+from tasks_in_text import INFER_EVAL, SOURCE, STEPS, Resolve, module
 
 from t5x_harness.findings import examples
-from t5x_harness.spec import StageResult
-
-Resolve = Callable[..., StageResult]
 
 
 @pytest.fixture

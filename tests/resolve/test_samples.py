@@ -1,8 +1,10 @@
-"""What a sample says: sizes, ends, and rows as SeqIO would pack them."""
+"""Reading stops at its bounds, and what a sample says: sizes, ends, and rows as SeqIO would pack them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,18 +13,19 @@ import seqio
 import tensorflow as tf
 from t5x import utils
 
-from t5x_harness.resolve.datasets import DataRole, registered_name, task_features
-from t5x_harness.resolve.registrations import DuplicateRegistration, Registrations
+from t5x_harness.resolve.datasets import DataRole, DuplicateRegistration, Registrations, registered_name, task_features
 from t5x_harness.resolve.samples import (
     SOURCE_EXAMPLES,
+    Reading,
     Sample,
     SourceEnd,
     find_end,
     packed_rows,
     period_of,
+    read_within,
     sample_of,
 )
-from t5x_harness.resolve.sampling import failing_example
+from t5x_harness.resolve.sampling import example_at_fault
 
 FEATURE = seqio.Feature(seqio.PassThroughVocabulary(size=20_000), required=False)
 TEXT = tf.TensorSpec([None], tf.int32)
@@ -49,39 +52,39 @@ def sample(make: Callable[[], tf.data.Dataset], *steps: Callable[..., Any], **op
     return sample_of(role(), task_of(make, *steps), use_cached=False, **options)
 
 
-def test_a_small_split_is_known_to_the_last_example() -> None:
-    found = sample(lambda: numbers(5))
-    assert (found.count, found.ended, found.endless, found.source_size, found.whole) == (5, True, False, 5, True)
-
-
-def test_a_large_split_is_read_in_part() -> None:
-    found = sample(lambda: numbers(5000))
-    assert (len(found.examples), found.count, found.ended, found.endless) == (64, 64, False, False)
-
-
-def test_more_examples_are_counted_than_kept() -> None:
-    found = sample(lambda: numbers(200), count=100)
-    assert (len(found.examples), found.count) == (64, 100)
-
-
-@pytest.mark.parametrize("steps", [(), (lambda dataset: dataset.repeat(),)])
-def test_a_split_without_end_is_known_as_such(steps: tuple[Callable[..., Any], ...]) -> None:
-    found = sample(lambda: numbers(None if not steps else 5), *steps)
-    assert (found.ended, found.endless) == (False, True)
-
-
-def test_what_a_generator_has_is_found_by_reading() -> None:
-    found = sample(lambda: tf.data.Dataset.from_generator(generate, output_signature={"targets": TEXT}))
-    assert (found.ended, found.endless, found.source_size) == (True, False, 3)
-
-
 def generate() -> Iterator[dict[str, list[int]]]:
     yield from ({"targets": [i]} for i in range(3))
 
 
-def test_a_split_that_ends_for_want_of_more_of_its_source_did_not_end() -> None:
-    found = sample(lambda: numbers(SOURCE_EXAMPLES + 5), lambda dataset: dataset.filter(lambda e: e["targets"][0] < 2))
-    assert (found.count, found.ended, found.source_size) == (2, False, None)
+def generated() -> tf.data.Dataset:
+    return tf.data.Dataset.from_generator(generate, output_signature={"targets": TEXT})
+
+
+def first_two(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    return dataset.filter(lambda e: e["targets"][0] < 2)
+
+
+@pytest.mark.parametrize(
+    ("source", "steps", "count", "expected"),
+    [
+        pytest.param(
+            5, (), 0, {"count": 5, "ended": True, "endless": False, "source_size": 5, "whole": True}, id="small"
+        ),
+        pytest.param(5000, (), 0, {"kept": 64, "count": 64, "ended": False, "endless": False}, id="large"),
+        pytest.param(200, (), 100, {"kept": 64, "count": 100}, id="more-counted-than-kept"),
+        pytest.param(None, (), 0, {"ended": False, "endless": True}, id="endless-source"),
+        pytest.param(5, (lambda dataset: dataset.repeat(),), 0, {"ended": False, "endless": True}, id="repeated"),
+        pytest.param(generated, (), 0, {"ended": True, "endless": False, "source_size": 3}, id="generator"),
+        pytest.param(
+            SOURCE_EXAMPLES + 5, (first_two,), 0, {"count": 2, "ended": False, "source_size": None}, id="source-cut-off"
+        ),
+    ],
+)
+def test_what_a_sample_says_of_its_split(source: Any, steps: Any, count: int, expected: dict[str, Any]) -> None:
+    found = sample(source if callable(source) else lambda: numbers(source), *steps, count=count)
+    said = {"kept": len(found.examples), **vars(found)}
+    assert {name: said[name] for name in expected} == expected
+    assert found.whole
 
 
 def test_preprocessors_that_need_the_lengths_get_them() -> None:
@@ -103,14 +106,6 @@ def test_texts_and_numbers_have_no_length() -> None:
     found = Sample(task_of(lambda: numbers(1)), "train", ({"text": b"abc", "n": np.int32(1)},), whole=True)
     assert found.lengths("text") == found.lengths("n") == []
     assert (found.longest("text"), found.truncated("text", 1), found.padding("text", 1)) == (0, 0.0, 0.0)
-
-
-def test_shares_of_what_is_cut_and_padding() -> None:
-    examples = tuple({"targets": np.ones(n)} for n in (1, 2, 5, 8))
-    found = Sample(task_of(lambda: numbers(1)), "train", examples, whole=True)
-    assert found.median("targets") == 3.5
-    assert found.truncated("targets", 4) == 0.5
-    assert found.padding("targets", 4) == pytest.approx(1 - (1 + 2 + 4 + 4) / 16)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -148,7 +143,6 @@ def test_the_line_that_registered_a_task_is_known(monkeypatch: pytest.MonkeyPatc
     registrations = Registrations.record()
     seqio.TaskRegistry.add("seen", task_of(lambda: numbers(1)).source, {"targets": FEATURE})
     place = registrations.place("seen")
-    assert place is not None
     with open(place.file, encoding="utf-8") as file:
         assert file.read().splitlines()[place.line - 1].strip().startswith('seqio.TaskRegistry.add("seen"')
     assert registrations.place("unseen") is None
@@ -207,11 +201,59 @@ def test_the_preprocessor_that_raises_is_found_among_others() -> None:
     def last(dataset: tf.data.Dataset) -> tf.data.Dataset:
         return dataset.map(lambda e: e)
 
-    found = failing_example(task_of(lambda: numbers(100), strict, last), role())
-    assert found is not None
-    assert (found.index, found.known, found.function) == (41, True, "strict")
-    assert "targets" in found.shown
-    behind = failing_example(task_of(lambda: numbers(100), odd, strict, last), role())
-    assert behind is not None
-    assert (behind.index, behind.known, behind.function) == (20, False, "strict"), "20 odd numbers come before 41"
-    assert failing_example(task_of(lambda: numbers(10), strict), role()) is None
+    found = example_at_fault(task_of(lambda: numbers(100), strict, last), role())
+    assert found[0].startswith("example 41 of task sampled train (targets array([41]")
+    assert ") cannot be preprocessed: strict in " in found[0]
+    assert found[2] == "correct strict, or drop such examples before it"
+    behind = example_at_fault(task_of(lambda: numbers(100), odd, strict, last), role())
+    after = "an example after 20 of task sampled train cannot be preprocessed: strict in "
+    assert behind[0].startswith(after), "20 odd numbers come before 41"
+    assert example_at_fault(task_of(lambda: numbers(10), strict), role()) is None
+
+
+def waiting(*items: int) -> Callable[[], Iterator[int]]:
+    """Gives some items, and then waits for as long as the process lives."""
+
+    def give() -> Iterator[int]:
+        yield from items
+        threading.Event().wait()
+
+    return give
+
+
+SOON = {"keep": 2, "count": 5, "further": 1000}
+
+
+@pytest.mark.parametrize(
+    ("items", "bounds", "expected"),
+    [
+        pytest.param(lambda: "abc", {"keep": 5, "count": 0}, Reading(("a", "b", "c"), 3, True, False), id="to-the-end"),
+        pytest.param(itertools.count, {"keep": 2, "count": 5}, Reading((0, 1), 5, False, False), id="no-more"),
+        pytest.param(itertools.count, {"keep": 3, "count": 1}, Reading((0, 1, 2), 3, False, False), id="what-is-kept"),
+        pytest.param(waiting(1, 2), {"keep": 5, "count": 0, "seconds": 1}, Reading((1, 2), 2, False, True), id="waits"),
+        pytest.param(
+            lambda: [threading.Event().wait()],
+            {"keep": 5, "count": 0, "seconds": 0.05},
+            Reading((), 0, False, True),
+            id="never-made",
+        ),
+        pytest.param(itertools.count, {**SOON, "spare": 60}, Reading((0, 1), 1000, False, False), id="more-comes-soon"),
+        pytest.param(waiting(*range(5)), {**SOON, "spare": 0.05}, Reading((0, 1), 5, False, False), id="more-is-late"),
+    ],
+)
+def test_reading_stops_at_its_bounds(
+    items: Callable[[], Iterable[Any]], bounds: dict[str, Any], expected: Reading[Any]
+) -> None:
+    assert read_within(items, **{"seconds": 60, **bounds}) == expected
+
+
+@pytest.mark.parametrize(
+    ("number", "bounds"), [(1, {"keep": 5, "count": 0}), (9, {**SOON, "spare": 60})], ids=["first", "behind-enough"]
+)
+def test_what_the_source_raises_is_raised_here(number: int, bounds: dict[str, Any]) -> None:
+    def items() -> Iterator[int]:
+        yield from range(number)
+        raise KeyError("column")
+
+    with pytest.raises(KeyError, match="column"):
+        read_within(items, seconds=60, **bounds)

@@ -8,6 +8,7 @@ from typing import Any
 
 import gin
 import pytest
+from tasks_in_text import raised
 
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.gin.reader import read
@@ -47,14 +48,6 @@ def parse(tmp_path: Path) -> Iterator[Parse]:
     gin.clear_config()
 
 
-def error_of(function: Callable[[], Any]) -> Exception:
-    try:
-        function()
-    except Exception as error:
-        return error
-    pytest.fail("nothing was raised")
-
-
 def refuse(text: str) -> None:
     raise ValueError(text)
 
@@ -65,12 +58,12 @@ def test_a_folder_that_the_harness_gave_is_not_the_users_mistake(parse: Parse) -
     config.bind(BindingKey.of_macro("FOLDER"), "/workspace/model")
     managers: list[Any] = [0.5]
     folder = "/workspace/model"
-    error = error_of(lambda: managers.pop()(folder))
+    error = raised(lambda: managers.pop()(folder))
     assert [suspect.key.parameter for suspect in suspects(error, config)] == ["manager"]
 
 
 @pytest.mark.parametrize("text", ["must be nonnegative, got (-16, 7)", "got (-16, 7), not a non-negative shape"])
 def test_a_negative_number_is_what_a_refusal_of_negative_numbers_is_about(parse: Parse, text: str) -> None:
     config = parse(f"{__name__}.Reading.width = 7\n{__name__}.Reading.batch_size = -16\n")
-    found = suspects(error_of(lambda: refuse(text)), config)[0]
+    found = suspects(raised(lambda: refuse(text)), config)[0]
     assert (found.key.parameter, found.is_convincing) == ("batch_size", True)

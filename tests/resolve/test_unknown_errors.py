@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import runpy
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,13 +19,14 @@ import tensorflow as tf
 from flax import linen as nn
 from seqio import utils as seqio_utils
 from t5x import utils
+from tasks_in_text import raised
 
 from t5x_harness.resolve.exceptions import (
     error_text,
     is_deliberate,
     library_frame,
-    raised_by_harness,
     root_cause,
+    user_frame,
     users_callee,
 )
 from t5x_harness.resolve.explanation import explain
@@ -82,8 +84,6 @@ def module(tmp_path: Path) -> Callable[[str], ModuleType]:
         path = tmp_path / "my_model.py"
         path.write_text(text, encoding="utf-8")
         spec = importlib.util.spec_from_file_location("my_model", path)
-        assert spec is not None
-        assert spec.loader is not None
         loaded = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(loaded)
         return loaded
@@ -91,19 +91,9 @@ def module(tmp_path: Path) -> Callable[[str], ModuleType]:
     return load
 
 
-def raised(function: Callable[[], object]) -> Exception:
-    try:
-        function()
-    except Exception as error:
-        return error
-    pytest.fail("nothing was raised")
-
-
 def by_itself(function: Callable[[], object]) -> Exception:
     """As :func:`raised`, without the frames of this file, which are a user's."""
     error = raised(function)
-    assert error.__traceback__ is not None
-    assert error.__traceback__.tb_next is not None
     return error.with_traceback(error.__traceback__.tb_next.tb_next)
 
 
@@ -253,7 +243,6 @@ def test_where_a_library_raised_is_named() -> None:
     error = by_itself(lambda: utils.RestoreCheckpointConfig(path="x", mode="nope"))
     finding = explain(error, Stage.RESOLVE, None)
     place = library_frame(error)
-    assert place is not None
     assert place.file == "t5x/utils.py"
     assert finding.code == "RUN01"
     assert finding.message.startswith("T5X stopped with ValueError: ")
@@ -271,11 +260,53 @@ def test_a_traced_function_of_a_library_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("function", "own"),
+    ("code", "message", "fix"),
     [
-        (lambda: packed_rows([{}], {"inputs": 1}), True),
-        (lambda: utils.RestoreCheckpointConfig(path="x", mode="nope"), False),
+        ("import os\nos.no_such\n", "my_tasks.py:2 raised AttributeError: module 'os' has no", "correct that line"),
+        ("f = lambda: 1 / 0\nf()\n", "my_tasks.py:1 raised ZeroDivisionError: division by zero", "correct that line"),
+        ("def split():\n    1 / 0\nsplit()\n", "split in my_tasks.py:2 raised ZeroDivisionError", "correct split"),
     ],
 )
-def test_whose_mistake_it_is(function: Callable[[], object], own: bool) -> None:
-    assert raised_by_harness(by_itself(function)) is own
+def test_who_raised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, message: str, fix: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_tasks.py").write_text(code)
+    finding = explain(raised(lambda: runpy.run_path(str(tmp_path / "my_tasks.py"))), Stage.RESOLVE, None)
+    assert (finding.code, finding.fix) == ("USR01", fix)
+    assert finding.message.startswith(message)
+    assert str(finding.location).startswith("my_tasks.py:")
+
+
+def test_a_mistake_of_the_harness_is_not_blamed_on_t5x() -> None:
+    finding = explain(by_itself(lambda: packed_rows([{}], {"inputs": 1})), Stage.RESOLVE, None)
+    assert finding.code == "RUN12"
+    assert (
+        finding.message == "t5x-harness itself stopped with KeyError: 'inputs': neither T5X nor your code was running"
+    )
+    assert finding.fix == (
+        "report it, with the traceback in the run's log, the Gin files and what `t5x-harness doctor` prints"
+    )
+
+
+def test_a_stage_that_stops_in_python_itself_is_named() -> None:
+    error = by_itself(lambda: int("n/a"))
+    assert explain(error, Stage.PLAN, None).message.startswith("plan stopped with ValueError: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{function_node __wrapped__IteratorGetNext_output_types_8_device_/job:localhost}} could not convert: n/a\n\t "
+        "[[{{node StringToNumber}}]] [Op:IteratorGetNext] name: ",
+        "Error in user-defined function passed to MapDataset:25 transformation with iterator: Iterator::Root::Map: "
+        "could not convert: n/a\n\t [[{{node StringToNumber}}]]",
+    ],
+)
+def test_what_tensorflow_says_of_its_graphs_is_left_out(text: str) -> None:
+    assert error_text(ValueError(text)) == "ValueError: could not convert: n/a"
+
+
+def test_generated_code_is_not_the_users_line() -> None:
+    """AutoGraph's conversions have a file of their own, which is not there to be opened."""
+    code = compile("1 / 0", "__autograph_generated_10335_bc74f4b2.py", "exec")
+    frame = user_frame(raised(lambda: eval(code, {})))
+    assert frame is None or "__autograph_generated_" not in frame.file

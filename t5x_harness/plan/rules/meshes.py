@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from t5x_harness.gin.config import BindingKey
     from t5x_harness.plan.planned import Planned
 
+_MICROBATCHES = "trainer.Trainer.num_microbatches"
+_PARTITIONS = "partitioning.PjitPartitioner.num_partitions"
+_SUBMESH = "partitioning.PjitPartitioner.model_parallel_submesh"
+
 
 @finds(MSH02)
 def batch_on_mesh(plan: Planned) -> Iterator[Found]:
@@ -54,33 +58,23 @@ MSH11 = Mistake(
         "T5X raises while it traces the train step, after it built the datasets and restored the checkpoint. "
         "Microbatches that the data axis does not divide train, but some devices compute more than others: a warning."
     ),
-    bad=training(
-        "from t5x import trainer",
-        "trainer.Trainer.num_microbatches = 3",
-        "BATCH_SIZE = 16",
-        at="trainer.Trainer.num_microbatches = 3",
-    ),
-    good=training("from t5x import trainer", "trainer.Trainer.num_microbatches = 2", "BATCH_SIZE = 16"),
+    bad=training("from t5x import trainer", f"{_MICROBATCHES} = 3", "BATCH_SIZE = 16", at=f"{_MICROBATCHES} = 3"),
+    good=training("from t5x import trainer", f"{_MICROBATCHES} = 2", "BATCH_SIZE = 16"),
 )
 
 
 @finds(MSH11)
 def microbatches(plan: Planned) -> Iterator[Found]:
     """Finds a batch that cannot be cut into equal microbatches, or microbatches that the mesh cannot share evenly."""
-    from t5x_harness.plan.planned import batch_size, microbatches_key, num_microbatches
-
-    parts, positions = num_microbatches(plan), plan.layout.positions
-    batch = next((batch_size(r) for r in plan.run.roles if r.parameter == "train_dataset_cfg"), None)
+    parts, positions = plan.microbatches, plan.layout.positions
+    batch = next((r.batch_size for r in plan.run.roles if r.parameter == "train_dataset_cfg"), None)
     if batch is None or parts == 1:
         return
-    key = microbatches_key(plan)
+    key = plan.microbatches_key
     name = key.short if key else "num_microbatches"
     if batch % parts:
-        yield Found(
-            f"the batch size {batch} is not divisible by {parts} microbatches",
-            key,
-            f"set {name} to a divisor of {batch}",
-        )
+        message = f"the batch size {batch} is not divisible by {parts} microbatches"
+        yield Found(message, key, f"set {name} to a divisor of {batch}")
     elif (batch // parts) % positions and not batch % positions:
         fitting = batch // positions
         yield Found(
@@ -99,14 +93,8 @@ MSH04 = Mistake(
         "T5X tiles a pod by hosts, and asserts in each dimension that the submesh is a factor or a multiple of one "
         "host's devices. It does so on pods only, once they are allocated."
     ),
-    bad=training(
-        "partitioning.PjitPartitioner.model_parallel_submesh = (3, 2, 1, 1)",
-        slice="v4:6x2x2",
-        at="partitioning.PjitPartitioner.model_parallel_submesh",
-    ),
-    good=training(
-        "partitioning.PjitPartitioner.model_parallel_submesh = (2, 2, 1, 1)", "BATCH_SIZE = 120", slice="v4:6x2x2"
-    ),
+    bad=training(f"{_SUBMESH} = (3, 2, 1, 1)", slice="v4:6x2x2", at=_SUBMESH),
+    good=training(f"{_SUBMESH} = (2, 2, 1, 1)", "BATCH_SIZE = 120", slice="v4:6x2x2"),
 )
 
 
@@ -115,12 +103,8 @@ MSH05 = Mistake(
     "num_partitions that a submesh of another size overrides",
     severity=Severity.WARNING,
     why="T5X reads num_partitions only where model_parallel_submesh is None; with both it logs an error and goes on.",
-    bad=training(
-        "partitioning.PjitPartitioner.num_partitions = 4",
-        "partitioning.PjitPartitioner.model_parallel_submesh = (1, 1, 1, 2)",
-        at="partitioning.PjitPartitioner.num_partitions",
-    ),
-    good=training("partitioning.PjitPartitioner.model_parallel_submesh = (1, 1, 1, 2)"),
+    bad=training(f"{_PARTITIONS} = 4", f"{_SUBMESH} = (1, 1, 1, 2)", at=_PARTITIONS),
+    good=training(f"{_SUBMESH} = (1, 1, 1, 2)"),
 )
 
 

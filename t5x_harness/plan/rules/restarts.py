@@ -11,10 +11,16 @@ from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
 from t5x_harness.plan.rule import finds
+from t5x_harness.resolve.output_folder import local_copy, model_dir
 from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
+
+_CHECKPOINT = re.compile(r"checkpoint_\d+(\.orbax-checkpoint-tmp-.+)?")
+_COMMITTED = "commit_success.txt"
+_MOST_NAMED = 3
+_LEFT = {**examples.FILES, "buckets/my-bucket/first/train/events.out.tfevents.1": ""}
 
 
 CKP26 = Mistake(
@@ -36,8 +42,6 @@ CKP26 = Mistake(
 @finds(CKP26)
 def interrupted_in_bucket(plan: Planned) -> Iterator[Found]:
     """Finds training that saves checkpoints with orbax at gs://."""
-    from t5x_harness.resolve.output_folder import model_dir
-
     folder = model_dir(plan.config)
     if folder is None or not folder.path.startswith("gs://") or not plan.uses_orbax:
         return
@@ -49,12 +53,6 @@ def interrupted_in_bucket(plan: Planned) -> Iterator[Found]:
             folder.key,
             "let the job restart more than once, and copy the event files elsewhere if you need them",
         )
-
-
-_CHECKPOINT = re.compile(r"checkpoint_\d+(\.orbax-checkpoint-tmp-.+)?")
-_COMMITTED = "commit_success.txt"
-_MOST_NAMED = 3
-_LEFT = {**examples.FILES, "buckets/my-bucket/first/train/events.out.tfevents.1": ""}
 
 
 CKP22 = Mistake(
@@ -76,8 +74,6 @@ CKP22 = Mistake(
 @finds(CKP22)
 def removed_folder(plan: Planned) -> Iterator[Found]:
     """Finds a folder at gs:// that a checkpoint manager of orbax's is going to clear up."""
-    from t5x_harness.resolve.output_folder import local_copy, model_dir
-
     key, folder = plan.start.key, plan.start.path
     if plan.config.mode is Mode.TRAIN:
         written = model_dir(plan.config)
@@ -92,13 +88,11 @@ def removed_folder(plan: Planned) -> Iterator[Found]:
     when = "before it saves" if trains else "while it restores"
     if is_lost := not trains and restored in names:
         when += f" {restored}, which is one of them"
-    yield Found(
+    message = (
         f"{folder} holds {', '.join(names[:_MOST_NAMED])}{more}, without {_COMMITTED}: T5X has orbax remove such "
-        f"folders at gs:// as unfinished checkpoints, {when}",
-        key,
-        _fix(plan, local),
-        severity=Severity.ERROR if is_lost else Severity.WARNING,
+        f"folders at gs:// as unfinished checkpoints, {when}"
     )
+    yield Found(message, key, _fix(plan, local), severity=Severity.ERROR if is_lost else Severity.WARNING)
 
 
 def _removed(folder: Path) -> list[str]:

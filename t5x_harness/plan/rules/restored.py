@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import restored_from, training
-from t5x_harness.findings.rule import Found, Mistake, Rule
+from t5x_harness.findings.rule import Example, Found, Mistake, Rule
 from t5x_harness.lint.rules.restoring import CKP04, CKP05, CKP17, CKP18, CKP19
-from t5x_harness.plan import checkpoint_hints
 from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Mode, Severity, Stage
 
 if TYPE_CHECKING:
-    from t5x_harness.plan.checkpoint_fit import CheckpointFit
     from t5x_harness.plan.planned import Planned
 
 
-_WRITTEN = {"model/checkpoint_1000": examples.trained()}
+_PATH = "utils.RestoreCheckpointConfig.path"
+_NARROW = {"model/checkpoint_1000": examples.trained("network.T5Config.emb_dim = 16")}
+
+
+def _restoring(*lines: str, **parts: Any) -> Example:
+    """Returns an example of training that starts from a checkpoint, by default one of the same config."""
+    written = {"model/checkpoint_1000": examples.trained()}
+    return training(*lines, *restored_from("model/checkpoint_1000"), **{"checkpoints": written, **parts})
 
 
 def _start_rule(mistake: Mistake, name: str) -> Rule[Planned]:
@@ -40,13 +45,8 @@ CKP08 = Mistake(
     "CKP08",
     "checkpoint of orbax where T5X's older layout is read",
     why="T5X says `Path is not a valid T5X checkpoint`, or names a version 0 that the config does not name.",
-    bad=training(
-        "train_script.train.use_orbax = False",
-        *restored_from("model/checkpoint_1000"),
-        checkpoints=_WRITTEN,
-        at="utils.RestoreCheckpointConfig.path",
-    ),
-    good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
+    bad=_restoring("train_script.train.use_orbax = False", at=_PATH),
+    good=_restoring(),
 )
 
 other_layout = _start_rule(CKP08, "OtherLayout")
@@ -60,12 +60,8 @@ CKP27 = Mistake(
         "names no checkpoint. All arrays are opened, and the small ones read; the large ones may be damaged yet. A "
         "shrunk run has a stand-in for the checkpoint, and would not notice."
     ),
-    bad=training(
-        *restored_from("model/checkpoint_1000"),
-        files={**examples.FILES, "model/checkpoint_1000/checkpoint": "cut off"},
-        at="utils.RestoreCheckpointConfig.path",
-    ),
-    good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
+    bad=_restoring(files={**examples.FILES, "model/checkpoint_1000/checkpoint": "cut off"}, checkpoints={}, at=_PATH),
+    good=_restoring(),
 )
 
 
@@ -73,21 +69,16 @@ CKP27 = Mistake(
 def damaged_checkpoint(plan: Planned) -> Iterator[Found]:
     """Finds the first array that cannot be read, or metadata that cannot."""
     if plan.fit is not None and plan.fit.damage:
-        yield Found(
-            f"the checkpoint {plan.start.checkpoint} is damaged: {plan.fit.damage}",
-            plan.start.key,
-            "copy it again from where it was written, or name another checkpoint",
-        )
+        message = f"the checkpoint {plan.start.checkpoint} is damaged: {plan.fit.damage}"
+        yield Found(message, plan.start.key, "copy it again from where it was written, or name another checkpoint")
 
-
-_NARROW = {"model/checkpoint_1000": examples.trained("network.T5Config.emb_dim = 16")}
 
 CKP06 = Mistake(
     "CKP06",
     "checkpoint of a model of another size",
     why="Flax raises a shape error for one parameter after the checkpoint was read.",
-    bad=training(*restored_from("model/checkpoint_1000"), checkpoints=_NARROW, at="utils.RestoreCheckpointConfig.path"),
-    good=training("network.T5Config.emb_dim = 16", *restored_from("model/checkpoint_1000"), checkpoints=_NARROW),
+    bad=_restoring(checkpoints=_NARROW, at=_PATH),
+    good=_restoring("network.T5Config.emb_dim = 16", checkpoints=_NARROW),
 )
 
 
@@ -95,25 +86,19 @@ CKP06 = Mistake(
 def other_shapes(plan: Planned) -> Iterator[Found]:
     """Finds the first array whose shape differs from the model's."""
     fit = plan.fit
-    if fit is None or not fit.different or checkpoint_hints.vocabulary_sizes(fit):
+    if fit is None or not fit.different or fit.vocabulary_sizes:
         return
     path, stored, ours = fit.different[0]
+    # Orbax restores optimizer state of any shape; what the optimizer then does with it is not known.
+    parameters = any(name.startswith("target/") for name, _, _ in fit.different)
+    unchecked = not parameters and fit.tree is not None and fit.tree.layout == "orbax"
     yield Found(
         f"{path} is {stored} in the checkpoint {plan.start.checkpoint} and {ours} in the model"
-        f"{_more(len(fit.different) - 1, 'differ')}{_because(checkpoint_hints.of_shapes(fit))}",
+        f"{_more(len(fit.different) - 1, 'differ', fit.why_shapes_differ)}",
         plan.start.key,
         _other_checkpoint(plan, "of this model's size, or the model of the checkpoint's"),
-        severity=_severity(fit),
+        severity=Severity.WARNING if unchecked else Severity.ERROR,
     )
-
-
-def _severity(fit: CheckpointFit) -> Severity:
-    """Says that orbax restores optimizer state of any shape; what the optimizer then does with it is not known."""
-    from t5x_harness.plan.stored_tree import StoredLayout
-
-    parameters = any(name.startswith("target/") for name, _, _ in fit.different)
-    unchecked = fit.tree is not None and fit.tree.layout is StoredLayout.ORBAX
-    return Severity.WARNING if unchecked and not parameters else Severity.ERROR
 
 
 SEQ11 = Mistake(
@@ -123,13 +108,8 @@ SEQ11 = Mistake(
         "The embedding has a row for each token, often rounded up to a multiple of 128: 32000 pieces and 100 extra ids "
         "make 32128 rows. T5X finds the difference after the checkpoint was read."
     ),
-    bad=training(
-        "network.T5Config.vocab_size = 512",
-        *restored_from("model/checkpoint_1000"),
-        checkpoints=_WRITTEN,
-        at="network.T5Config.vocab_size = 512",
-    ),
-    good=training("network.T5Config.vocab_size = 384", *restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
+    bad=_restoring("network.T5Config.vocab_size = 512", at="network.T5Config.vocab_size = 512"),
+    good=_restoring("network.T5Config.vocab_size = 384"),
 )
 
 
@@ -137,7 +117,7 @@ SEQ11 = Mistake(
 def other_vocabulary(plan: Planned) -> Iterator[Found]:
     """Finds a checkpoint in which the number of tokens is all that differs."""
     fit = plan.fit
-    sizes = checkpoint_hints.vocabulary_sizes(fit) if fit is not None else None
+    sizes = fit.vocabulary_sizes if fit is not None else None
     if sizes is None:
         return
     bound = plan.config.find("vocab_size") or plan.config.find("num_embeddings")
@@ -157,13 +137,8 @@ CKP07 = Mistake(
         "Where the checkpoint lacks something, T5X stops with a pytree structure error after it read the tree. Where "
         "it has more, as of a model with more layers, T5X silently leaves the rest out."
     ),
-    bad=training(
-        "network.T5Config.num_decoder_layers = 3",
-        *restored_from("model/checkpoint_1000"),
-        checkpoints=_WRITTEN,
-        at="utils.RestoreCheckpointConfig.path",
-    ),
-    good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
+    bad=_restoring("network.T5Config.num_decoder_layers = 3", at=_PATH),
+    good=_restoring(),
 )
 
 
@@ -175,11 +150,9 @@ def other_tree(plan: Planned) -> Iterator[Found]:
         return
     if fit.bad_map:
         checkpoint = plan.start.checkpoint or plan.start.path
-        yield Found(
-            f"the assignment_map does not fit the checkpoint {checkpoint}: {fit.bad_map}",
-            plan.restore_key("assignment_map"),
-            "correct the pattern, or the name in the checkpoint that it leads to",
-        )
+        message = f"the assignment_map does not fit the checkpoint {checkpoint}: {fit.bad_map}"
+        fix = "correct the pattern, or the name in the checkpoint that it leads to"
+        yield Found(message, plan.restore_key("assignment_map"), fix)
     elif fit.dropped:
         yield Found(
             f"the assignment_map drops {fit.dropped[0]}{_more(len(fit.dropped) - 1, 'are dropped')} of the "
@@ -190,9 +163,12 @@ def other_tree(plan: Planned) -> Iterator[Found]:
     elif fit.missing:
         yield Found(
             f"the checkpoint {plan.start.checkpoint} has no {fit.missing[0]}"
-            f"{_more(len(fit.missing) - 1, 'are missing')}{_because(checkpoint_hints.of_missing(fit))}",
+            f"{_more(len(fit.missing) - 1, 'are missing', fit.why_missing)}",
             plan.start.key,
-            _fix_of_missing(plan, fit),
+            _other_checkpoint(plan, "of this architecture and number of layers")
+            if any(name.startswith("target/") for name in fit.missing)
+            else "use the optimizer that it was written with, or drop its state: assignment_map = "
+            "[(r'state/param_states.*', None)] and fallback_to_scratch = True",
         )
     elif fit.left_out and not fit.different:
         yield Found(
@@ -204,27 +180,15 @@ def other_tree(plan: Planned) -> Iterator[Found]:
         )
 
 
-def _fix_of_missing(plan: Planned, fit: CheckpointFit) -> str:
-    if any(name.startswith("target/") for name in fit.missing):
-        return _other_checkpoint(plan, "of this architecture and number of layers")
-    return (
-        "use the optimizer that it was written with, or drop its state: assignment_map = [(r'state/param_states.*', "
-        "None)] and fallback_to_scratch = True"
-    )
-
-
 def _other_checkpoint(plan: Planned, which: str) -> str:
     if plan.start.resumes:
         return f"use a new folder for this model: T5X goes on from {plan.start.path} whatever else the config names"
     return f"use the checkpoint {which}"
 
 
-def _more(number: int, what: str) -> str:
-    return f", and {number} more {what}" if number > 0 else ""
-
-
-def _because(hint: str | None) -> str:
-    return f": {hint}" if hint else ""
+def _more(number: int, what: str, why: str | None = None) -> str:
+    """Says how many arrays more there are, and what explains them."""
+    return (f", and {number} more {what}" if number > 0 else "") + (f": {why}" if why else "")
 
 
 @finds(CKP17)
@@ -235,17 +199,11 @@ def fallback_incomplete(plan: Planned) -> Iterator[Found]:
         return
     key = plan.restore_key("fallback_to_scratch")
     if not restore.state_transformation_fns:
-        yield Found(
-            "fallback_to_scratch needs an assignment_map or state_transformation_fns, and there is neither",
-            key,
-            "map what shall be new to None in assignment_map, or drop fallback_to_scratch",
-        )
+        message = "fallback_to_scratch needs an assignment_map or state_transformation_fns, and there is neither"
+        yield Found(message, key, "map what shall be new to None in assignment_map, or drop fallback_to_scratch")
     elif config.mode is not Mode.TRAIN and config.value(config.owner_of("fallback_init_rng")) is None:
-        yield Found(
-            "fallback_to_scratch needs a seed, and fallback_init_rng is None",
-            key,
-            f"bind {config.entry.removeprefix('__main__.')}.fallback_init_rng = 0",
-        )
+        message = "fallback_to_scratch needs a seed, and fallback_init_rng is None"
+        yield Found(message, key, f"bind {config.entry.removeprefix('__main__.')}.fallback_init_rng = 0")
 
 
 @finds(CKP18)
@@ -257,11 +215,9 @@ def transformed_layout(plan: Planned) -> Iterator[Found]:
     if start.restore is None or start.checkpoint is None or not start.reachable:
         return
     if start.restore.state_transformation_fns and layout_of(start.checkpoint) is StoredLayout.TENSORFLOW:
-        yield Found(
-            f"{start.checkpoint} is a TensorFlow checkpoint, which T5X restores only as it is",
-            plan.restore_key("assignment_map"),
-            "convert it to a T5X checkpoint first, or drop assignment_map and state_transformation_fns",
-        )
+        message = f"{start.checkpoint} is a TensorFlow checkpoint, which T5X restores only as it is"
+        fix = "convert it to a T5X checkpoint first, or drop assignment_map and state_transformation_fns"
+        yield Found(message, plan.restore_key("assignment_map"), fix)
     elif renamed := _renamed(plan):
         (name, source), *others = renamed.items()
         more = f", and {len(others)} more" if others else ""
@@ -296,17 +252,11 @@ def restore_mode(plan: Planned) -> Iterator[Found]:
     if restore is None:
         return
     if restore.mode == "all":
-        yield Found(
-            "training does not take restore mode 'all'",
-            plan.restore_key("mode"),
-            "write 'latest', or 'specific' and one checkpoint",
-        )
+        message = "training does not take restore mode 'all'"
+        yield Found(message, plan.restore_key("mode"), "write 'latest', or 'specific' and one checkpoint")
     if not isinstance(restore.path, str) and restore.path:
-        yield Found(
-            f"training restores one checkpoint, and the path is a list of {len(restore.path)}",
-            plan.restore_key("path"),
-            "write one path without brackets",
-        )
+        message = f"training restores one checkpoint, and the path is a list of {len(restore.path)}"
+        yield Found(message, plan.restore_key("path"), "write one path without brackets")
     yield from _managers(plan, save, restore)
 
 

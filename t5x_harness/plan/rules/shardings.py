@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings import examples
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
 
 
+_PARTITIONS = "partitioning.PjitPartitioner.num_partitions"
 _VOCABULARY = "vocab"
 _TWO_DIMENSIONS = "parameter_partitioning_dims=2 in the axis rules"
 _LANES = 128
@@ -32,18 +33,23 @@ _BINDINGS_OF_AXES: Mapping[str, tuple[str, ...]] = {
     "kv": ("head_dim",),
     "embed": ("emb_dim", "embed_dim", "d_model"),
 }
+_MUCH = 0.1
+"""The share of the train state on each device from which on it can hardly be meant."""
+
+_LARGE = ("network.T5Config.mlp_dim = 65_536", f"{_PARTITIONS} = 4")
+_AXIS_RULES = "partitioning.PjitPartitioner.logical_axis_rules"
+_RULES = "('batch', 'data'), ('vocab', 'model'), ('heads', 'model'), ('joined_kv', 'model'), ('embed', None)"
+_ADAFACTOR = "from t5x import adafactor"
+_FACTORS = "adafactor.Adafactor.logical_factor_rules"
+_OPTIMIZER = ("import rounding", "OPTIMIZER = @rounding.rounding()")
 
 
 MSH06 = Mistake(
     "MSH06",
     "model dimension that its mesh axis does not divide",
     why="JAX raises after the restore, and names an array axis and a size, but no parameter and no binding.",
-    bad=training(
-        "partitioning.PjitPartitioner.num_partitions = 4",
-        "network.T5Config.mlp_dim = 1022",
-        at="network.T5Config.mlp_dim = 1022",
-    ),
-    good=training("partitioning.PjitPartitioner.num_partitions = 4", "network.T5Config.mlp_dim = 1024"),
+    bad=training(f"{_PARTITIONS} = 4", "network.T5Config.mlp_dim = 1022", at="network.T5Config.mlp_dim = 1022"),
+    good=training(f"{_PARTITIONS} = 4", "network.T5Config.mlp_dim = 1024"),
 )
 
 
@@ -70,7 +76,7 @@ def indivisible_axis(plan: Planned) -> Iterator[Found]:
             f"{f': {values}' if values else ''}",
             key,
             f"make {key.short if key else name} divisible by {parts}, or use fewer partitions: "
-            f"{_listed([number for number in _divisors(parts) if not size % number])}",
+            f"{' or '.join(str(number) for number in _divisors(parts) if not size % number)}",
         )
 
 
@@ -78,17 +84,9 @@ def _divisors(number: int) -> list[int]:
     return [divisor for divisor in range(1, number + 1) if not number % divisor]
 
 
-def _listed(numbers: Sequence[int]) -> str:
-    return " or ".join(map(str, numbers))
-
-
 def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
     """Returns the bindings that give a logical axis its size."""
-    found = []
-    for name in _BINDINGS_OF_AXES.get(axis, ()):
-        key = config.find(name)
-        if key:
-            found.append(config.owner(key))
+    found = [config.owner(key) for name in _BINDINGS_OF_AXES.get(axis, ()) if (key := config.find(name))]
     return found if axis == "joined_kv" else found[:1]
 
 
@@ -100,12 +98,8 @@ SEQ13 = Mistake(
         "multiple of 128 for that. A size that the axis does not divide fails in JAX after the restore; one that is "
         "not a multiple of a TPU's 128 lanes only wastes part of each tile: a note."
     ),
-    bad=training(
-        "partitioning.PjitPartitioner.num_partitions = 2",
-        "network.T5Config.vocab_size = 385",
-        at="network.T5Config.vocab_size = 385",
-    ),
-    good=training("partitioning.PjitPartitioner.num_partitions = 2", "network.T5Config.vocab_size = 512"),
+    bad=training(f"{_PARTITIONS} = 2", "network.T5Config.vocab_size = 385", at="network.T5Config.vocab_size = 385"),
+    good=training(f"{_PARTITIONS} = 2", "network.T5Config.vocab_size = 512"),
 )
 
 
@@ -175,13 +169,6 @@ def _enough(plan: Planned, usable: int) -> str:
     return f"use a larger slice: {everything}; or {_TWO_DIMENSIONS}"
 
 
-_MUCH = 0.1
-"""The share of the train state on each device from which on it can hardly be meant."""
-
-_LARGE = ("network.T5Config.mlp_dim = 65_536", "partitioning.PjitPartitioner.num_partitions = 4")
-_RULES = "('batch', 'data'), ('vocab', 'model'), ('heads', 'model'), ('joined_kv', 'model'), ('embed', None)"
-
-
 MSH07 = Mistake(
     "MSH07",
     "logical axis without a rule, whose arrays are whole on every device",
@@ -191,12 +178,8 @@ MSH07 = Mistake(
         "large ones every device of the model axis holds and updates the same numbers. A warning where that is more "
         "than a tenth of the train state."
     ),
-    bad=training(
-        *_LARGE,
-        f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}]",
-        at="partitioning.PjitPartitioner.logical_axis_rules",
-    ),
-    good=training(*_LARGE, f"partitioning.PjitPartitioner.logical_axis_rules = [{_RULES}, ('mlp', 'model')]"),
+    bad=training(*_LARGE, f"{_AXIS_RULES} = [{_RULES}]", at=_AXIS_RULES),
+    good=training(*_LARGE, f"{_AXIS_RULES} = [{_RULES}, ('mlp', 'model')]"),
 )
 
 
@@ -235,15 +218,8 @@ MSH13 = Mistake(
         "Adafactor keeps rows and columns of second moments, and its logical_factor_rules say which axis is which. For "
         "an axis that they lack T5X raises a bare `KeyError` with the axis' name, while it makes the train state."
     ),
-    bad=training(
-        "from t5x import adafactor",
-        "adafactor.Adafactor.logical_factor_rules = {'embed': 'row', 'mlp': 'column'}",
-        at="adafactor.Adafactor.logical_factor_rules",
-    ),
-    good=training(
-        "from t5x import adafactor",
-        "adafactor.Adafactor.logical_factor_rules = @adafactor.standard_logical_factor_rules()",
-    ),
+    bad=training(_ADAFACTOR, f"{_FACTORS} = {{'embed': 'row', 'mlp': 'column'}}", at=_FACTORS),
+    good=training(_ADAFACTOR, f"{_FACTORS} = @adafactor.standard_logical_factor_rules()"),
 )
 
 
@@ -286,15 +262,14 @@ from typing import NamedTuple
 from t5x import optimizers
 
 
-class {name}(NamedTuple):
+class RoundingState(NamedTuple):
     steps: int
 
 
 def rounding():
-    own = optax.GradientTransformation(lambda _: {made}, lambda updates, state, _=None: (updates, state))
+    own = optax.GradientTransformation(lambda _: {}, lambda updates, state, _=None: (updates, state))
     return optimizers.OptaxWrapper(optax.chain(own, optax.sgd(0.1)))
 """
-_OPTIMIZER = ("import rounding", "OPTIMIZER = @rounding.rounding()")
 
 
 MSH17 = Mistake(
@@ -306,14 +281,9 @@ MSH17 = Mistake(
         "raises while it makes the train state, after it built the datasets."
     ),
     bad=training(
-        *_OPTIMIZER,
-        files={**examples.FILES, "rounding.py": _ROUNDING.format(name="RoundingState", made="RoundingState(0)")},
-        at="OPTIMIZER",
+        *_OPTIMIZER, files={**examples.FILES, "rounding.py": _ROUNDING.format("RoundingState(0)")}, at="OPTIMIZER"
     ),
-    good=training(
-        *_OPTIMIZER,
-        files={**examples.FILES, "rounding.py": _ROUNDING.format(name="RoundingState", made="optax.EmptyState()")},
-    ),
+    good=training(*_OPTIMIZER, files={**examples.FILES, "rounding.py": _ROUNDING.format("optax.EmptyState()")}),
 )
 
 

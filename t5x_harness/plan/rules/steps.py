@@ -51,11 +51,8 @@ def steps_type(plan: Planned) -> Iterator[Found]:
     steps = plan.steps
     if steps is not None and not steps.is_whole:
         value = steps.value
-        yield Found(
-            f"the train steps are {value!r}, a {type(value).__name__}; T5X fails on it only after restoring",
-            steps.key,
-            "give a whole number, without quotes, point or exponent",
-        )
+        message = f"the train steps are {value!r}, a {type(value).__name__}; T5X fails on it only after restoring"
+        yield Found(message, steps.key, "give a whole number, without quotes, point or exponent")
 
 
 @finds(CKP01)
@@ -79,11 +76,9 @@ def no_steps_left(plan: Planned) -> Iterator[Found]:
     steps = plan.steps
     if steps is not None and steps.first is not None and steps.total == steps.first and not plan.start.is_refused:
         at = f", the step of the checkpoint {plan.start.path}" if plan.start.path else ""
-        yield Found(
-            f"{steps.key.short} is {steps.total}{at}: T5X trains no step and succeeds",
-            steps.key,
-            f"set {steps.key.short} to {f'{steps.first} plus ' if steps.first else ''}the steps to train",
-        )
+        message = f"{steps.key.short} is {steps.total}{at}: T5X trains no step and succeeds"
+        fix = f"set {steps.key.short} to {f'{steps.first} plus ' if steps.first else ''}the steps to train"
+        yield Found(message, steps.key, fix)
 
 
 @finds(CKP23)
@@ -197,11 +192,8 @@ def unknown_factor(plan: Planned) -> Iterator[Found]:
     factor = plan.learning_rate.unknown_factor if plan.learning_rate is not None else None
     if factor is not None:
         key = plan.config.find("factors", "create_learning_rate_scheduler")
-        yield Found(
-            f"the learning rate schedule has a factor {factor!r}, which T5X does not know",
-            plan.config.owner(key),
-            f"use one of {', '.join(FACTORS)}",
-        )
+        message = f"the learning rate schedule has a factor {factor!r}, which T5X does not know"
+        yield Found(message, plan.config.owner(key), f"use one of {', '.join(FACTORS)}")
 
 
 _ADAPTIVE = frozenset(
@@ -216,7 +208,9 @@ _LARGE = 0.1
 _SMALL = 1e-5
 _SMALL_ABSOLUTE = 1e-6
 """Where the rate is not relative to the parameters, as with Adam, whose fine-tunings go down to a few millionths."""
-_CONSTANT = "utils.create_learning_rate_scheduler.factors = 'constant'"
+_SCHEDULE = "utils.create_learning_rate_scheduler"
+_CONSTANT = f"{_SCHEDULE}.factors = 'constant'"
+_RISING = (f"{_SCHEDULE}.factors = 'constant * linear_warmup'", f"{_SCHEDULE}.base_learning_rate = 0.001")
 
 
 OPT01 = Mistake(
@@ -228,12 +222,8 @@ OPT01 = Mistake(
         "the parameter's size. At 1.0 the model forgets what it knew at once, below 0.00001 it learns nothing, and the "
         "job runs to its end either way. `rsqrt_decay` wants a base of about 1.0, `constant` one of about 0.001."
     ),
-    bad=training(
-        _CONSTANT,
-        "utils.create_learning_rate_scheduler.base_learning_rate = 1.0",
-        at="utils.create_learning_rate_scheduler.base_learning_rate",
-    ),
-    good=training(_CONSTANT, "utils.create_learning_rate_scheduler.base_learning_rate = 0.001"),
+    bad=training(_CONSTANT, f"{_SCHEDULE}.base_learning_rate = 1.0", at=f"{_SCHEDULE}.base_learning_rate"),
+    good=training(_CONSTANT, f"{_SCHEDULE}.base_learning_rate = 0.001"),
 )
 
 
@@ -247,11 +237,14 @@ def useless_rate(plan: Planned) -> Iterator[Found]:
     if schedule.optimizer not in _ADAPTIVE:
         return
     (first, start), (last, end), (top_step, top) = curve.points[0], curve.points[-1], curve.highest
+    # Adafactor's rate counts in sizes of the parameters, unless the config says otherwise.
+    settings = getattr(getattr(plan.run.model, "optimizer_def", None), "hyper_params", None)
+    relative = getattr(settings, "multiply_by_parameter_scale", False)
     if end > _LARGE or top >= 1:
         step, value = (last, end) if end > _LARGE else (top_step, top)
         problem = f"the learning rate is {value:.3g} at step {step}, far too much for {schedule.optimizer}"
         fix = "lower it: fine-tuning of T5 takes 0.001, pretraining 0.01 at most"
-    elif _NOTHING < top < (_SMALL if _is_relative(plan) else _SMALL_ABSOLUTE):
+    elif _NOTHING < top < (_SMALL if relative else _SMALL_ABSOLUTE):
         problem = (
             f"the learning rate goes from {start:.3g} at step {first} to {end:.3g} at step {last}, {top:.3g} at "
             f"most: {schedule.optimizer} learns next to nothing with it"
@@ -266,12 +259,6 @@ def useless_rate(plan: Planned) -> Iterator[Found]:
     yield Found(problem, plan.config.owner(key) if key else schedule.key, fix)
 
 
-def _is_relative(plan: Planned) -> bool:
-    """Tells whether the rate counts in sizes of the parameters, as with Adafactor unless the config says otherwise."""
-    settings = getattr(getattr(plan.run.model, "optimizer_def", None), "hyper_params", None)
-    return bool(getattr(settings, "multiply_by_parameter_scale", False))
-
-
 OPT02 = Mistake(
     "OPT02",
     "warm-up that is longer than the run",
@@ -280,17 +267,8 @@ OPT02 = Mistake(
         "The rate rises from the first step to the last and never reaches what base_learning_rate says: most of the "
         "run silently trains at a fraction of the chosen rate."
     ),
-    bad=training(
-        "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",
-        "utils.create_learning_rate_scheduler.base_learning_rate = 0.001",
-        "utils.create_learning_rate_scheduler.warmup_steps = 20_000",
-        at="utils.create_learning_rate_scheduler.warmup_steps",
-    ),
-    good=training(
-        "utils.create_learning_rate_scheduler.factors = 'constant * linear_warmup'",
-        "utils.create_learning_rate_scheduler.base_learning_rate = 0.001",
-        "utils.create_learning_rate_scheduler.warmup_steps = 1_000",
-    ),
+    bad=training(*_RISING, f"{_SCHEDULE}.warmup_steps = 20_000", at=f"{_SCHEDULE}.warmup_steps"),
+    good=training(*_RISING, f"{_SCHEDULE}.warmup_steps = 1_000"),
 )
 
 

@@ -13,8 +13,7 @@ from t5x_harness.resolve.rule import finds
 from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
-    import seqio
-
+    from t5x_harness.gin.config import BindingKey
     from t5x_harness.resolve.datasets import DataRole
     from t5x_harness.resolve.resolved import Resolved
 
@@ -35,58 +34,43 @@ SEQ15 = Mistake(
 @finds(SEQ15)
 def feature_lengths(run: Resolved) -> Iterator[Found]:
     """Finds each dataset whose lengths do not fit the model's feature converter."""
+    for role in run.roles:
+        yield from _wrong_lengths(run, role, role.key(run.config, "task_feature_lengths"))
+
+
+def _wrong_lengths(run: Resolved, role: DataRole, key: BindingKey | None) -> Iterator[Found]:
     from t5x_harness.resolve.datasets import task_features
 
     converter = getattr(run.model, "FEATURE_CONVERTER_CLS", None)
-    for role in run.roles:
-        lengths = role.dataset.task_feature_lengths
-        needed = task_features(converter, lengths or ())
-        if lengths is None and not run.has_evaluator(role):
-            yield Found(
-                f"task_feature_lengths of the {role.name} data is None: only evaluation by predictions takes the "
-                "lengths of the longest example",
-                role.key(run.config, "task_feature_lengths"),
-                f"give a length for {', '.join(sorted(needed)) or 'each feature'}",
-            )
-        if lengths is None:
-            continue
-        if odd := {name: length for name, length in lengths.items() if not _is_length(length)}:
-            yield Found(
-                f"task_feature_lengths is {dict(lengths)}, and {_typed(odd)}: only whole numbers are lengths",
-                role.key(run.config, "task_feature_lengths"),
-                "give a whole number, without quotes, point or exponent",
-            )
-            continue
-        if short := _without_positions(converter, lengths):
-            yield Found(
-                f"task_feature_lengths is {dict(lengths)}, so that the model's {', '.join(short)} have no position",
-                role.key(run.config, "task_feature_lengths"),
-                "give each feature a length from 1 up",
-            )
-            continue
-        if (own := _converter_of_class(run, lengths)) is not None:
-            key = run.config.find("feature_converter_cls")
-            bound = getattr(converter, "__name__", converter)
-            yield Found(
-                f"feature_converter_cls is {bound}, which takes {', '.join(sorted(needed))}; the model "
-                f"({type(run.model).__name__}) has {own} for the features of task_feature_lengths, "
-                f"{', '.join(sorted(lengths))}",
-                key,
-                f"leave {key.short if key else 'feature_converter_cls'} out, or bind @seqio.{own}",
-            )
-            continue
-        for names, what, fix in (
-            (needed - set(lengths), "has no length for", "add"),
-            (set(lengths) - needed if needed else set(), "also has", "remove"),
-        ):
-            if names:
-                listed = ", ".join(sorted(names))
-                yield Found(
-                    f"task_feature_lengths is {dict(lengths)} and {what} {listed}; the model "
-                    f"({type(run.model).__name__}) takes {', '.join(sorted(needed))}",
-                    role.key(run.config, "task_feature_lengths"),
-                    f"{fix} {listed}",
-                )
+    lengths, model = role.dataset.task_feature_lengths, f"the model ({type(run.model).__name__})"
+    needed = task_features(converter, lengths or ())
+    takes = ", ".join(sorted(needed))
+    if lengths is None:
+        if not run.has_evaluator(role):
+            only = "only evaluation by predictions takes the lengths of the longest example"
+            message = f"task_feature_lengths of the {role.name} data is None: {only}"
+            yield Found(message, key, f"give a length for {takes or 'each feature'}")
+        return
+    given = f"task_feature_lengths is {dict(lengths)}"
+    if odd := {name: length for name, length in lengths.items() if not _is_length(length)}:
+        typed = " and ".join(f"that of {name} is {n!r}, a {type(n).__name__}" for name, n in odd.items())
+        message = f"{given}, and {typed}: only whole numbers are lengths"
+        yield Found(message, key, "give a whole number, without quotes, point or exponent")
+    elif short := _without_positions(converter, lengths):
+        message = f"{given}, so that the model's {', '.join(short)} have no position"
+        yield Found(message, key, "give each feature a length from 1 up")
+    elif (own := _converter_of_class(run, lengths)) is not None:
+        bound, at = getattr(converter, "__name__", converter), run.config.find("feature_converter_cls")
+        message = (
+            f"feature_converter_cls is {bound}, which takes {takes}; {model} has {own} for the features of "
+            f"task_feature_lengths, {', '.join(sorted(lengths))}"
+        )
+        yield Found(message, at, f"leave {at.short if at else 'feature_converter_cls'} out, or bind @seqio.{own}")
+    else:
+        if missing := ", ".join(sorted(needed - set(lengths))):
+            yield Found(f"{given} and has no length for {missing}; {model} takes {takes}", key, f"add {missing}")
+        if needed and (further := ", ".join(sorted(set(lengths) - needed))):
+            yield Found(f"{given} and also has {further}; {model} takes {takes}", key, f"remove {further}")
 
 
 def _without_positions(converter: Any, lengths: Mapping[str, int]) -> list[str]:
@@ -118,10 +102,6 @@ def _is_length(length: Any) -> bool:
     if isinstance(length, list | tuple):
         return all(map(_is_length, length))
     return length is None or (isinstance(length, int) and not isinstance(length, bool))
-
-
-def _typed(values: Mapping[str, Any]) -> str:
-    return " and ".join(f"that of {name} is {value!r}, a {type(value).__name__}" for name, value in values.items())
 
 
 SEQ16 = Mistake(
@@ -162,7 +142,7 @@ def cut(dataset, sequence_length):
 
 seqio.TaskRegistry.add("""
 _CUTTING = {
-    "counting.py": examples.TASK.replace("seqio.TaskRegistry.add(", _CUT).replace("tokenize, ", "tokenize, cut, "),
+    "counting.py": examples.TASK.replace("seqio.TaskRegistry.add(", _CUT).replace("tokenize, ", "tokenize, cut, ")
 }
 _EVALUATED = "utils.DatasetConfig.split = 'validation'"
 
@@ -184,8 +164,9 @@ def lengths_needed(run: Resolved) -> Iterator[Found]:
     """Finds each evaluated task with a preprocessor that needs lengths it is not given."""
     from t5x_harness.resolve.datasets import needing_lengths
 
-    for role, task in _evaluated_without_lengths(run):
-        if needy := needing_lengths(task):
+    for role, task in run.reads():
+        lacks = role.dataset.task_feature_lengths is None and run.is_evaluated(role, task)
+        if lacks and role.dataset.split in task.splits and (needy := needing_lengths(task)):
             yield Found(
                 f"task_feature_lengths is None, and preprocessor {needy} of task {task.name} needs the lengths",
                 role.key(run.config, "task_feature_lengths"),
@@ -193,14 +174,6 @@ def lengths_needed(run: Resolved) -> Iterator[Found]:
                 if run.config.mode is Mode.EVAL
                 else f"set {role.scope}/utils.DatasetConfig.task_feature_lengths = %TASK_FEATURE_LENGTHS",
             )
-
-
-def _evaluated_without_lengths(run: Resolved) -> Iterator[tuple[DataRole, seqio.Task]]:
-    for role in run.roles:
-        if role.dataset.task_feature_lengths is None:
-            for task in run.tasks[role.parameter]:
-                if run.is_evaluated(role, task) and role.dataset.split in task.splits:
-                    yield role, task
 
 
 _CONVERTER = """
@@ -254,11 +227,9 @@ def packing(run: Resolved) -> Iterator[Found]:
         try:
             converter(pack=True, use_custom_packing_ops=role.dataset.use_custom_packing_ops)
         except Exception as error:  # SeqIO's refusal, or that of the user's converter
-            yield Found(
-                f"{role.name} data is packed, and {converter.__name__} cannot pack: {error}",
-                role.key(run.config, "pack"),
-                f"set {role.scope}/utils.DatasetConfig.pack = False, or let the converter pack",
-            )
+            message = f"{role.name} data is packed, and {converter.__name__} cannot pack: {error}"
+            fix = f"set {role.scope}/utils.DatasetConfig.pack = False, or let the converter pack"
+            yield Found(message, role.key(run.config, "pack"), fix)
 
 
 _ENCODER_DECODER = "EncoderDecoderModel"

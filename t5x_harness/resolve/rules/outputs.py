@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import inferring, training
 from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.gin.reader import read
+from t5x_harness.gin.values import Macro, Reference
+from t5x_harness.resolve.output_folder import JobOutputFolder, inference_output, model_dir, output_folder
 from t5x_harness.resolve.rule import finds
 from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.gin.program import GinProgram
-    from t5x_harness.resolve.output_folder import JobOutputFolder
     from t5x_harness.resolve.resolved import Resolved
 
 _CHECKPOINT = re.compile(r"checkpoint_(\d+)")
@@ -31,12 +33,6 @@ _OF = ("DatasetConfig", "RestoreCheckpointConfig", "infer")
 _MODEL_DIR = f"MODEL_DIR = '{examples.FOLDER}/model'"
 _OUTPUT = (f"INFER_OUTPUT_DIR = '{examples.FOLDER}/out'", "utils.DatasetConfig.split = 'validation'")
 _INFERRED = examples.inferred(*_OUTPUT)
-
-
-def _folder(run: Resolved) -> JobOutputFolder | None:
-    from t5x_harness.resolve.output_folder import output_folder
-
-    return output_folder(run.config)
 
 
 CKP03 = Mistake(
@@ -55,21 +51,17 @@ CKP03 = Mistake(
 @finds(CKP03)
 def earlier_checkpoint(run: Resolved) -> Iterator[Found]:
     """Finds a local model folder that already holds checkpoints."""
-    folder = _folder(run)
-    if folder is None or run.config.mode is not Mode.TRAIN:
-        return
-    steps = sorted(int(match.group(1)) for name in folder.names() if (match := _CHECKPOINT.fullmatch(name)))
-    if steps:
+    folder = model_dir(run.config)
+    names = folder.names() if folder is not None else []
+    steps = sorted(int(match.group(1)) for name in names if (match := _CHECKPOINT.fullmatch(name)))
+    if folder is not None and steps:
+        held = f"checkpoint_{steps[-1]}" + (f" and {len(steps) - 1} earlier" if steps[1:] else "")
         yield Found(
-            f"{folder.path} holds {_checkpoints(steps)}: T5X goes on from there and reads no other checkpoint "
+            f"{folder.path} holds {held}: T5X goes on from there and reads no other checkpoint "
             "(here the run gets a folder of its own)",
             folder.key,
             "use a new folder for a new run",
         )
-
-
-def _checkpoints(steps: list[int]) -> str:
-    return f"checkpoint_{steps[-1]}" + (f" and {len(steps) - 1} earlier" if steps[1:] else "")
 
 
 CKP13 = Mistake(
@@ -90,10 +82,9 @@ CKP13 = Mistake(
 @finds(CKP13)
 def half_written_checkpoint(run: Resolved) -> Iterator[Found]:
     """Finds a local model folder in which a checkpoint is, or was, being written."""
-    folder = _folder(run)
-    if folder is None or run.config.mode is not Mode.TRAIN:
-        return
-    if half := [name for name in folder.names() if _HALF_WRITTEN.fullmatch(name)]:
+    folder = model_dir(run.config)
+    half = [name for name in folder.names() if _HALF_WRITTEN.fullmatch(name)] if folder is not None else []
+    if folder is not None and half:
         yield Found(
             f"{folder.path} holds {half[-1]}, a checkpoint that is half written: another job is saving there, or "
             "died of it",
@@ -150,11 +141,7 @@ INF06 = Mistake(
     ),
     good=inferring(
         *_OUTPUT,
-        files={
-            **examples.FILES,
-            "out/tmp-counting-00000-of-00001/input.ckpt.index": "",
-            "out/config.gin": _INFERRED,
-        },
+        files={**examples.FILES, "out/tmp-counting-00000-of-00001/input.ckpt.index": "", "out/config.gin": _INFERRED},
     ),
 )
 
@@ -176,9 +163,7 @@ def resumed_inference(run: Resolved) -> Iterator[Found]:
 
 def _left(run: Resolved, which: int) -> Iterator[tuple[JobOutputFolder, dict[str, str]]]:
     """Yields what earlier jobs left of the tasks to infer: the folder, and a name in it by task."""
-    from t5x_harness.resolve.output_folder import inference_output
-
-    folder = _folder(run)
+    folder = output_folder(run.config)
     if folder is None or run.config.mode is not Mode.INFER:
         return
     names = set(folder.names())
@@ -191,11 +176,8 @@ def _left(run: Resolved, which: int) -> Iterator[tuple[JobOutputFolder, dict[str
 
 def _different(program: GinProgram, folder: JobOutputFolder) -> dict[str, tuple[Any, Any]]:
     """Returns the parameters that had other values in the folder's own config, by name: the value then and now."""
-    from t5x_harness.gin.reader import read
-    from t5x_harness.resolve.output_folder import earlier_config
-
-    file = earlier_config(folder)
-    if file is None:
+    file = folder.local / "config.gin" if folder.local is not None else None
+    if file is None or not file.is_file():
         return {}
     spec = dataclasses.replace(program.spec, gin_files=(os.path.abspath(file),), bindings=())
     then = read(spec, t5x_parent=Path(program.t5x_parent) if program.t5x_parent else None)
@@ -205,8 +187,6 @@ def _different(program: GinProgram, folder: JobOutputFolder) -> dict[str, tuple[
 
 def _data(program: GinProgram) -> dict[str, Any]:
     """Returns the values that decide what is inferred from what, those that the text shows."""
-    from t5x_harness.gin.values import Macro, Reference
-
     found = {}
     for binding in program.final_bindings:
         configurable, value = binding.target.split(".")[-1], program.resolve(binding).value

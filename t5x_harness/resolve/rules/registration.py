@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
 _SOURCE = "source=seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
 _STEPS = "preprocessors=[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]"
+_EXTRA = {"extra.py": "import gin\n\n\n@gin.configurable\ndef shout(text):\n    return text\n", **examples.FILES}
 _MIXED = "MIXTURE_OR_TASK_NAME = 'mixed'"
+_BOTH = "{'inputs': OTHER, 'targets': OTHER}"
+_SPLITS = "splits=('train', 'validation')"
+_COUNTED = f"{_SPLITS}, num_input_examples={{'train': 2, 'validation': 2}}"
+_MIXTURE = """\
+
+seqio.MixtureRegistry.add('mixed', ['counting'], default_rate=seqio.mixing_rate_num_examples)
+"""
 
 
 def _mixture(vocabulary: str, features: str) -> dict[str, str]:
@@ -38,7 +46,6 @@ seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
     return {"counting.py": examples.TASK + text}
 
 
-_BOTH = "{'inputs': OTHER, 'targets': OTHER}"
 _GOOD_MIXTURE = training(_MIXED, files=_mixture("seqio.ByteVocabulary()", _BOTH))
 
 
@@ -83,26 +90,21 @@ def different_kinds(run: Resolved) -> Iterator[Found]:
     """Finds each feature on which two tasks of a mixture do not agree."""
     from t5x_harness.resolve.datasets import describe_vocabulary
 
-    said = set()
     for role in run.roles:
         first, *others = run.tasks[role.parameter]
         for name, feature in first.output_features.items():
             for task in others:
                 other = task.output_features[name]
-                same = other.vocabulary == feature.vocabulary and other.dtype == feature.dtype
-                if same or (role.source, name) in said:
+                if other.vocabulary == feature.vocabulary and other.dtype == feature.dtype:
                     continue
-                said.add((role.source, name))
                 ours, theirs = (
                     f"{describe_vocabulary(f.vocabulary)}, {f.dtype.name}, in {t.name}"
                     for f, t in ((feature, first), (other, task))
                 )
-                yield Found(
-                    f"the tasks of mixture {role.source} do not agree on feature {name}: {ours}, and {theirs}",
-                    None,
-                    "give both tasks the same vocabulary, best the same object",
-                    location=run.registrations.place(role.source),
-                )
+                message = f"the tasks of mixture {role.source} do not agree on feature {name}: {ours}, and {theirs}"
+                fix = "give both tasks the same vocabulary, best the same object"
+                yield Found(message, None, fix, location=run.registrations.place(role.source))
+                break
 
 
 SEQ38 = Mistake(
@@ -128,10 +130,9 @@ def task_object(run: Resolved) -> Iterator[Found]:
     """Finds each task object in the place of a name that T5X or SeqIO stops at."""
     import seqio
 
-    said = set()
     for role in run.roles:
         given, key = role.dataset.mixture_or_task_name, role.key(run.config, "mixture_or_task_name")
-        if not isinstance(given, seqio.DatasetProviderBase) or key in said:
+        if not isinstance(given, seqio.DatasetProviderBase):
             continue
         if run.verifies_vocabularies:
             problem = "at which T5X's check of the vocabularies fails"
@@ -139,12 +140,8 @@ def task_object(run: Resolved) -> Iterator[Found]:
             problem = "and SeqIO's evaluator takes names only"
         else:
             continue
-        said.add(key)
-        yield Found(
-            f"mixture_or_task_name is the SeqIO {type(given).__name__.lower()} {given.name} itself, {problem}",
-            key,
-            f"give its name, {given.name!r}",
-        )
+        message = f"mixture_or_task_name is the SeqIO {type(given).__name__.lower()} {given.name} itself, {problem}"
+        yield Found(message, key, f"give its name, {given.name!r}")
 
 
 GIN22 = Mistake(
@@ -154,30 +151,15 @@ GIN22 = Mistake(
         "T5X imports the module when the config is locked, and Gin lets nothing register then. T5X's own configs that "
         'name "t5.data.mixtures" stop for this.'
     ),
-    bad=training(
-        "MIXTURE_OR_TASK_MODULE = 'extra'",
-        files={"extra.py": "import gin\n\n\n@gin.configurable\ndef shout(text):\n    return text\n", **examples.FILES},
-        at="MIXTURE_OR_TASK_MODULE = 'extra'",
-    ),
-    good=training(
-        "import extra",
-        files={"extra.py": "import gin\n\n\n@gin.configurable\ndef shout(text):\n    return text\n", **examples.FILES},
-    ),
+    bad=training("MIXTURE_OR_TASK_MODULE = 'extra'", files=_EXTRA, at="MIXTURE_OR_TASK_MODULE = 'extra'"),
+    good=training("import extra", files=_EXTRA),
 )
 
 
 FOUND_BY_STAGE = {"RegisteredTwice": SEQ05, "DifferentFeatures": SEQ07, "ConfigurablesInModule": GIN22}
 
 
-_OF_T5X = (
-    "split",
-    "use_cached",
-    "shuffle",
-    "seed",
-    "shard_info",
-    "num_epochs",
-    "trim_output_features",
-)
+_OF_T5X = ("split", "use_cached", "shuffle", "seed", "shard_info", "num_epochs", "trim_output_features")
 """What T5X hands to a task's or mixture's ``get_dataset``, through SeqIO, besides the lengths."""
 
 _CLASS = """\
@@ -214,10 +196,8 @@ SEQ33 = Mistake(
 @finds(SEQ33)
 def old_interface(run: Resolved) -> Iterator[Found]:
     """Finds each task or mixture whose ``get_dataset`` does not take what T5X passes."""
-    from t5x_harness.resolve.datasets import provider_of
-
     providers = {task.name: task for tasks in run.tasks.values() for task in tasks}
-    providers |= {provider_of(role).name: provider_of(role) for role in run.roles}
+    providers |= {role.provider.name: role.provider for role in run.roles}
     for provider in providers.values():
         refused = _refused(provider.get_dataset)
         if refused:
@@ -238,15 +218,6 @@ def _refused(get_dataset: object) -> str:
     return ", ".join(name for name in _OF_T5X if name not in taken)
 
 
-_SPLITS = "splits=('train', 'validation')"
-_COUNTED = f"{_SPLITS}, num_input_examples={{'train': 2, 'validation': 2}}"
-_MIXTURE = """\
-
-seqio.MixtureRegistry.add('mixed', ['counting'], default_rate=seqio.mixing_rate_num_examples)
-"""
-_MIXED_ = "MIXTURE_OR_TASK_NAME = 'mixed'"
-
-
 SEQ17 = Mistake(
     "SEQ17",
     "mixing rate that is not a positive number",
@@ -254,34 +225,31 @@ SEQ17 = Mistake(
         "`seqio.mixing_rate_num_examples` needs a cached task, or a source with `num_input_examples`: without, it "
         "raises `unsupported operand type(s) for *=` when the job starts. A task with the rate 0 is never seen."
     ),
-    bad=training(_MIXED_, files={"counting.py": examples.TASK + _MIXTURE}, at="seqio.MixtureRegistry.add("),
-    good=training(_MIXED_, files={"counting.py": examples.TASK.replace(_SPLITS, _COUNTED) + _MIXTURE}),
+    bad=training(_MIXED, files={"counting.py": examples.TASK + _MIXTURE}, at="seqio.MixtureRegistry.add("),
+    good=training(_MIXED, files={"counting.py": examples.TASK.replace(_SPLITS, _COUNTED) + _MIXTURE}),
 )
 
 
 @finds(SEQ17)
 def mixing_rates(run: Resolved) -> Iterator[Found]:
     """Finds each task without a positive rate in a mixture whose data is mixed."""
-    from t5x_harness.resolve.resolved import mixtures_of, rates_of
-
-    for mixture, split in mixtures_of(run):
+    for mixture, split in run.mixtures():
         place = run.registrations.place(mixture.name)
-        for task, rate in rates_of(mixture, split).items():
+        for task, rate in run.rates(mixture, split).items():
             if isinstance(rate, Exception):
-                yield Found(
-                    f"the rate of task {task} in mixture {mixture.name} cannot be computed: {_error_text(rate)}",
-                    None,
-                    "give the task's source num_input_examples, cache it, or give a number as the rate",
-                    location=place,
+                unknown = isinstance(rate, TypeError) and "NoneType" in str(rate)
+                why = (
+                    "its source does not say num_input_examples, and it is not cached"
+                    if unknown
+                    else (f"{type(rate).__name__}: {rate}")
                 )
+                message = f"the rate of task {task} in mixture {mixture.name} cannot be computed: {why}"
+                fix = "give the task's source num_input_examples, cache it, or give a number as the rate"
+                yield Found(message, None, fix, location=place)
             elif rate == 0:
-                yield Found(
-                    f"task {task} has the rate 0 in mixture {mixture.name}: no example of it is ever read",
-                    None,
-                    f"give a rate above 0, or take {task} out of the mixture",
-                    location=place,
-                    severity=Severity.WARNING,
-                )
+                message = f"task {task} has the rate 0 in mixture {mixture.name}: no example of it is ever read"
+                fix = f"give a rate above 0, or take {task} out of the mixture"
+                yield Found(message, None, fix, location=place, severity=Severity.WARNING)
             elif rate < 0 or not math.isfinite(rate):
                 yield Found(
                     f"task {task} has the rate {rate:g} in mixture {mixture.name}, which must be a positive number",
@@ -289,9 +257,3 @@ def mixing_rates(run: Resolved) -> Iterator[Found]:
                     "give a rate above 0",
                     location=place,
                 )
-
-
-def _error_text(error: Exception) -> str:
-    if isinstance(error, TypeError) and "NoneType" in str(error):
-        return "its source does not say num_input_examples, and it is not cached"
-    return f"{type(error).__name__}: {error}"

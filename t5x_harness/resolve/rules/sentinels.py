@@ -1,18 +1,32 @@
-"""SEQ10: sentinels of span corruption that are words of the vocabulary."""
+"""SEQ10, SEQ14 and SEQ41: sentinels of span corruption that are words, and targets that never end, or end twice."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Example, Found, Mistake
 from t5x_harness.resolve.rule import finds
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
-    from t5x_harness.resolve.resolved import Resolved
+    import numpy as np
+    import seqio
 
+    from t5x_harness.resolve.datasets import DataRole
+    from t5x_harness.resolve.resolved import Resolved
+    from t5x_harness.resolve.samples import Sample
+
+_LEAST_EXAMPLES = 0.8
+"""The share of examples that must look corrupted; ordinary text may also contain the highest id."""
+
+_BYTES_FROM = 3
+"""The id of byte 0, after padding, end of sequence and unknown."""
+
+_OF_UTF8 = frozenset(range(0xF5)) - {0xC0, 0xC1}
 _MODULE = """\
 import seqio
 import tensorflow as tf
@@ -62,25 +76,138 @@ SEQ10 = Mistake(
 @finds(SEQ10)
 def overwritten_pieces(run: Resolved) -> Iterator[Found]:
     """Finds each task of whose sampled sentinels some are pieces of text."""
-    from t5x_harness.resolve.sentinels import overwritten_piece, sentinels_of
-
-    said = set()
     for role, sample in run.sampled():
         feature = sample.task.output_features.get("targets")
-        if role.name != "train" or feature is None or sample.task.name in said:
+        if role.name != "train" or feature is None:
             continue
-        used = sentinels_of(sample)
-        piece = overwritten_piece(feature.vocabulary, used) if used else None
+        used = _sentinels_of(sample)
+        piece = _overwritten_piece(feature.vocabulary, used) if used else None
         if piece:
-            said.add(sample.task.name)
             extra = feature.vocabulary.extra_ids
-            also = f"is also the piece {piece.text!r}"
+            also = f"is also the piece {piece[1]!r}"
             if run.standins.is_vocabulary_generated(feature.vocabulary):
                 also = "is also a piece of text, unless the last pieces of its file are sentinels"
             yield Found(
                 f"the examples of task {sample.task.name} are corrupted spans with {used} sentinels, and its "
                 f"vocabulary has {f'{extra} extra ids' if extra else 'no extra ids'}: the sentinel with the id "
-                f"{piece.id} {also}",
+                f"{piece[0]} {also}",
                 role.key(run.config, "mixture_or_task_name"),
                 f"give the vocabulary of the task, and the model's, at least {max(100, used)} extra_ids",
             )
+
+
+def _sentinels_of(sample: Sample) -> int:
+    """Returns how many sentinels the most corrupted example has; 0 if the examples are not corrupted spans.
+
+    The i-th sentinel is the i-th id from the top, and marks the same place in inputs and targets.
+    """
+    import numpy as np
+
+    feature = sample.task.output_features.get("targets")
+    top = (feature.vocabulary.vocab_size if feature else 0) or 0
+    found = [
+        _sentinels(example["inputs"], example["targets"], top)
+        for example in sample.examples
+        if all(name in example and np.ndim(example[name]) == 1 for name in ("inputs", "targets"))
+    ]
+    corrupted = sum(number > 0 for number in found)
+    return max(found) if found and corrupted >= _LEAST_EXAMPLES * len(found) else 0
+
+
+def _sentinels(inputs: np.ndarray, targets: np.ndarray, top: int) -> int:
+    """Counts the sentinels that are in both texts, each once and in order."""
+    import numpy as np
+
+    number, places = 0, (-1, -1)
+    while True:
+        here = tuple(np.flatnonzero(text == top - 1 - number) for text in (inputs, targets))
+        if any(len(p) != 1 or p[0] <= before for p, before in zip(here, places, strict=True)):
+            return number
+        places = (int(here[0][0]), int(here[1][0]))
+        number += 1
+
+
+def _overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> tuple[int, str] | None:
+    """Returns the id and text of the first sentinel that is also a piece of text.
+
+    Returns None if none is or the vocabulary does not tell.
+    """
+    import seqio
+    from sentencepiece import sentencepiece_model_pb2
+
+    top = vocabulary.vocab_size - 1
+    ids = range(top, top - sentinels, -1)
+    if isinstance(vocabulary, seqio.ByteVocabulary):
+        # ByT5 takes its few sentinels from bytes that UTF-8 does not use.
+        return next(((i, f"0x{i - _BYTES_FROM:02X}") for i in ids if i - _BYTES_FROM in _OF_UTF8), None)
+    if not isinstance(vocabulary, seqio.SentencePieceVocabulary):
+        return None
+    pieces = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model).pieces
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    of_text = (kinds.NORMAL, kinds.BYTE)  # extra ids have a kind or a name of their own
+    named = ((i, pieces[i]) for i in ids)
+    return next(((i, p.piece) for i, p in named if p.type in of_text and "extra_id" not in p.piece), None)
+
+
+SEQ14 = Mistake(
+    "SEQ14",
+    "targets without the end-of-sequence id",
+    severity=Severity.WARNING,
+    why="Training looks well, and decoding goes on to the maximum length: the model never saw an end.",
+    bad=training(files=examples.files(", seqio.preprocessors.append_eos", ""), at="MIXTURE_OR_TASK_NAME"),
+    good=training(),
+)
+
+
+@finds(SEQ14)
+def no_end_of_sequence(run: Resolved) -> Iterator[Found]:
+    """Finds each train task of which no sampled target ends with the end-of-sequence id."""
+    for role, task, eos, targets in _whole_targets(run):
+        if targets and not any(len(t) and t[-1] == eos for t in targets):
+            yield Found(
+                f"no sampled target of {task} ends with the end-of-sequence id {eos}, so decoding never learns to stop",
+                role.key(run.config, "mixture_or_task_name"),
+                "append seqio.preprocessors.append_eos and declare the feature with add_eos=True",
+            )
+
+
+SEQ41 = Mistake(
+    "SEQ41",
+    "targets with the end-of-sequence id twice",
+    severity=Severity.WARNING,
+    why=(
+        "Two preprocessors append it. The model learns to write an end after the end: of each target one token is "
+        "wasted, and its share of the loss and of the accuracy is too good to be true."
+    ),
+    bad=training(
+        files=examples.files(
+            "seqio.preprocessors.append_eos]", "seqio.preprocessors.append_eos, seqio.preprocessors.append_eos]"
+        ),
+        at="MIXTURE_OR_TASK_NAME",
+    ),
+    good=training(),
+)
+
+
+@finds(SEQ41)
+def ends_twice(run: Resolved) -> Iterator[Found]:
+    """Finds each train task of which every sampled target ends with the end-of-sequence id twice."""
+    for role, task, eos, targets in _whole_targets(run):
+        if targets and all(len(t) > 1 and t[-1] == t[-2] == eos for t in targets):
+            message = f"every sampled target of {task} ends with the end-of-sequence id {eos} twice"
+            yield Found(message, role.key(run.config, "mixture_or_task_name"), "append it in one preprocessor")
+
+
+def _whole_targets(run: Resolved) -> Iterator[tuple[DataRole, str, int, list[Any]]]:
+    """Yields each train task with its end-of-sequence id and the sampled targets that were not cut at their length."""
+    import numpy as np
+
+    for role, sample in run.sampled():
+        feature = sample.task.output_features.get("targets")
+        eos = getattr(feature.vocabulary, "eos_id", None) if feature is not None else None
+        if role.name != "train" or eos is None:
+            continue
+        # What was cut at its length may have lost the id there.
+        longest = math.inf if sample.whole else (role.dataset.task_feature_lengths or {}).get("targets", math.inf)
+        targets = [t for t in sample.values("targets") if np.ndim(t) == 1 and len(t) < longest]
+        yield role, sample.task.name, eos, targets

@@ -16,9 +16,22 @@ if TYPE_CHECKING:
     import seqio
 
     from t5x_harness.gin.config import BindingKey
-    from t5x_harness.resolve.datasets import DataRole, TfdsProblem
+    from t5x_harness.resolve.datasets import DataRole
     from t5x_harness.resolve.resolved import Resolved
     from t5x_harness.resolve.samples import Sample
+
+_MANY = "'inputs': ['one two', 'three'] * 64, 'targets': ['1 2', '3'] * 64"
+_TWO = "'inputs': ['one two', 'three'], 'targets': ['1 2', '3']"
+_COUNTED = "splits=('train', 'validation'), num_input_examples={'train': 128, 'validation': 128}"
+_HALF = 0.5
+"""Share of the examples that a source says to have, below which it can hardly be the same data."""
+
+_SOURCE = "seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
+_PLACEHOLDER = (
+    "[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]",
+    "[seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio.preprocessors.append_eos]",
+)
+_REQUIRED = (_PLACEHOLDER[0], _PLACEHOLDER[1].replace("Placeholder()", "Placeholder(required=True)"))
 
 
 SEQ04 = Mistake(
@@ -50,13 +63,6 @@ def unknown_task(run: Resolved) -> Iterator[Found]:
         )
 
 
-_MANY = "'inputs': ['one two', 'three'] * 64, 'targets': ['1 2', '3'] * 64"
-_TWO = "'inputs': ['one two', 'three'], 'targets': ['1 2', '3']"
-_COUNTED = "splits=('train', 'validation'), num_input_examples={'train': 128, 'validation': 128}"
-_HALF = 0.5
-"""Share of the examples that a source says to have, below which it can hardly be the same data."""
-
-
 SEQ36 = Mistake(
     "SEQ36",
     "split with no example, or with fewer than it says or than fill one batch",
@@ -68,9 +74,7 @@ SEQ36 = Mistake(
         files=examples.files(f"{{{_TWO}}})", f"{{{_TWO}}}).filter(lambda x: False)"), at="seqio.TaskRegistry.add("
     ),
     good=training(
-        files={
-            "counting.py": examples.TASK.replace(_TWO, _MANY).replace("splits=('train', 'validation')", _COUNTED),
-        }
+        files={"counting.py": examples.TASK.replace(_TWO, _MANY).replace("splits=('train', 'validation')", _COUNTED)}
     ),
 )
 
@@ -81,51 +85,39 @@ def no_examples(run: Resolved) -> Iterator[Found]:
     said = set()
     for role, sample in run.sampled():
         where = (sample.task.name, sample.split)
-        problem, fix, severity = _too_few(run, role, sample)
-        if problem and where not in said:
+        if where not in said and (few := _too_few(run, role, sample)):
             said.add(where)
+            problem, fix, severity = few
             key = role.key(run.config, "split")
             # A split that the user did not choose is the source's fault.
             place = None if run.config.is_of_user(key) else run.registrations.place(sample.task.name)
             yield Found(problem, key, fix, severity=severity, location=place)
 
 
-def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity]:
-    """Returns what is wrong with the number of examples, the fix, and how bad it is; an empty text if nothing is."""
+def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity] | None:
+    """Returns what is wrong with the number of examples, the fix, and how bad it is; None if nothing is."""
     from t5x_harness.resolve.samples import SOURCE_EXAMPLES
     from t5x_harness.standins.sources import declared_size
 
     task, split, count = sample.task, sample.split, sample.count
+    filters = "check the source's files and filters"
     if sample.late or (count and run.standins.source_of(task)):
-        return "", "", Severity.NOTE
+        return None
     if not count:
         among = "" if sample.ended else f" among the first {SOURCE_EXAMPLES:,} of its source"
-        return (
-            f"task {task.name} has no example in split {split!r}{among}",
-            "check the source's files and filters",
-            Severity.ERROR,
-        )
+        return f"task {task.name} has no example in split {split!r}{among}", filters, Severity.ERROR
     declared = None if role.dataset.use_cached else declared_size(task, split)
+    problem = f"split {split!r} of task {task.name} "
     if declared and sample.source_size is not None and sample.source_size < _HALF * declared:
-        return (
-            f"split {split!r} of task {task.name} says to have {declared:,} examples (num_input_examples), and its "
-            f"source has {sample.source_size:,}",
-            "check the source's files, or correct num_input_examples",
-            Severity.WARNING,
-        )
+        problem += f"says to have {declared:,} examples (num_input_examples), and its source has {sample.source_size:,}"
+        return problem, "check the source's files, or correct num_input_examples", Severity.WARNING
     batch = role.dataset.batch_size
     if role.name == "train" and sample.ended and isinstance(batch, int) and count < batch:
-        return (
-            f"split {split!r} of task {task.name} has {count} example{'s' if count > 1 else ''} in all, less than one "
-            f"batch of {batch}: every step trains on the same ones",
-            "check the source's files and filters",
-            # Who counts the examples of a source, and counts right, knows how few they are.
-            Severity.NOTE if declared else Severity.WARNING,
-        )
-    return "", "", Severity.NOTE
-
-
-_SOURCE = "seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
+        few = f"{count} example{'s' if count > 1 else ''} in all, less than one batch of {batch}"
+        # Who counts the examples of a source, and counts right, knows how few they are.
+        severity = Severity.NOTE if declared else Severity.WARNING
+        return f"{problem}has {few}: every step trains on the same ones", filters, severity
+    return None
 
 
 def _tfds(version: str, folder: str) -> dict[str, str]:
@@ -158,26 +150,15 @@ OneRow(data_dir='{examples.FOLDER}/prepared').download_and_prepare()
 FEATURE"""
 
 
-def _tasks(run: Resolved) -> Iterator[tuple[seqio.Task, str]]:
-    """Returns every task with a split that the run asks of it, each once."""
-    asked = ((task, role.dataset.split) for role, task in run.reads())
-    return iter({(task.name, split): (task, split) for task, split in asked}.values())
-
-
-def _tfds_problems(run: Resolved, *, can_be_prepared: bool) -> Iterator[tuple[seqio.Task, TfdsProblem]]:
+def _of_tfds(run: Resolved, *, can_be_prepared: bool, says: str, fix: str) -> Iterator[Found]:
+    """Yields what is wrong with the TFDS datasets of tasks, where they are registered."""
     from t5x_harness.resolve.datasets import tfds_problem
 
-    said = set()
-    for task, split in _tasks(run):
-        problem = tfds_problem(task, split)
-        if problem and problem.can_be_prepared is can_be_prepared and (task.name, problem) not in said:
-            said.add((task.name, problem))
-            yield task, problem
-
-
-def _of_task(run: Resolved, task: seqio.Task, message: str, fix: str) -> Found:
-    """Returns what was found at the line that registered a task."""
-    return Found(message, None, fix, location=run.registrations.place(task.name))
+    for role, task in run.reads():
+        problem = tfds_problem(task, role.dataset.split)
+        if problem and problem.can_be_prepared is can_be_prepared:
+            message = f"task {task.name} reads {problem.name}, which {says.format(problem.detail)}"
+            yield Found(message, None, fix, location=run.registrations.place(task.name))
 
 
 SEQ31 = Mistake(
@@ -195,13 +176,9 @@ SEQ31 = Mistake(
 @finds(SEQ31)
 def no_such_tfds_version(run: Resolved) -> Iterator[Found]:
     """Finds each TFDS dataset whose name or version the installed TFDS does not have."""
-    for task, problem in _tfds_problems(run, can_be_prepared=False):
-        yield _of_task(
-            run,
-            task,
-            f"task {task.name} reads {problem.name}, which the installed TFDS does not have: {problem.detail}",
-            "name a version that it has, or the folder with data that was prepared before: --tfds_data_dir=gs://bucket/folder",
-        )
+    says = "the installed TFDS does not have: {}"
+    fix = "name a version that it has, or the folder with data that was prepared before: --tfds_data_dir=gs://bucket/folder"
+    yield from _of_tfds(run, can_be_prepared=False, says=says, fix=fix)
 
 
 SEQ32 = Mistake(
@@ -219,14 +196,9 @@ SEQ32 = Mistake(
 @finds(SEQ32)
 def not_prepared(run: Resolved) -> Iterator[Found]:
     """Finds each TFDS dataset that is not prepared."""
-    for task, problem in _tfds_problems(run, can_be_prepared=True):
-        yield _of_task(
-            run,
-            task,
-            f"task {task.name} reads {problem.name}, which is not prepared in {problem.detail}: the job would "
-            "download and prepare it",
-            "give the folder that has it with --tfds_data_dir, or prepare it there first",
-        )
+    says = "is not prepared in {}: the job would download and prepare it"
+    fix = "give the folder that has it with --tfds_data_dir, or prepare it there first"
+    yield from _of_tfds(run, can_be_prepared=True, says=says, fix=fix)
 
 
 SEQ34 = Mistake(
@@ -256,33 +228,12 @@ def no_files(run: Resolved) -> Iterator[Found]:
     """Finds each split whose file pattern matches nothing, of tasks whose files this machine can see."""
     from t5x_harness.standins.sources import files_of, out_of_reach, patterns_of
 
-    for task, split in _tasks(run):
+    for role, task in run.reads():
+        split = role.dataset.split
         if files_of(task, split) == [] and not out_of_reach(task, split):
             shown = ", ".join(patterns_of(task, split)) or "nothing"
             message = f"task {task.name} reads its split {split!r} from {shown}, which matches no file"
-            yield _of_task(run, task, message, "correct the pattern")
-
-
-_PLACEHOLDER = (
-    "[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]",
-    "[seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio.preprocessors.append_eos]",
-)
-_REQUIRED = (_PLACEHOLDER[0], _PLACEHOLDER[1].replace("Placeholder()", "Placeholder(required=True)"))
-
-
-def _once(run: Resolved, cached: bool) -> Iterator[tuple[DataRole, seqio.Task]]:
-    """Yields each task once for all datasets that take their use_cached from one binding."""
-    said = set()
-    for role in run.roles:
-        key = role.key(run.config, "use_cached")
-        for task in run.tasks[role.parameter]:
-            if bool(role.dataset.use_cached) is cached and (task.name, key) not in said:
-                said.add((task.name, key))
-                yield role, task
-
-
-def _name(key: BindingKey | None) -> str:
-    return key.short if key else "use_cached"
+            yield Found(message, None, "correct the pattern", location=run.registrations.place(task.name))
 
 
 SEQ01 = Mistake(
@@ -297,6 +248,14 @@ SEQ01 = Mistake(
 )
 
 
+def _cached(run: Resolved, wanted: bool) -> Iterator[tuple[seqio.Task, BindingKey | None, str]]:
+    """Yields each task that is, or is not, to be read from its cache, and the binding that says so, with its name."""
+    for role, task in run.reads():
+        if bool(role.dataset.use_cached) is wanted:
+            key = role.key(run.config, "use_cached")
+            yield task, key, key.short if key else "use_cached"
+
+
 @finds(SEQ01)
 def missing_cache(run: Resolved) -> Iterator[Found]:
     """Finds each task that is to be read from its cache and whose cache does not exist."""
@@ -308,13 +267,12 @@ def missing_cache(run: Resolved) -> Iterator[Found]:
     if any("://" in folder for folder in folders):
         return  # said to be not checked where the data is read
     searched = f"none of {', '.join(folders)} has them" if folders else "no cache folder is set"
-    for role, task in _once(run, cached=True):
+    for task, key, name in _cached(run, True):
         if task.supports_caching and cache_of(task) is None:
-            key = role.key(run.config, "use_cached")
             yield Found(
                 f"use_cached is True, and the examples of task {task.name} are not cached: {searched}",
                 key,
-                f"set {_name(key)} = False, or cache the task (t5x-harness cache, seqio_cache_tasks) and name "
+                f"set {name} = False, or cache the task (t5x-harness cache, seqio_cache_tasks) and name "
                 "the folder where the task is registered: seqio.add_global_cache_dirs(['FOLDER'])",
             )
 
@@ -335,14 +293,13 @@ SEQ02 = Mistake(
 @finds(SEQ02)
 def ignored_cache(run: Resolved) -> Iterator[Found]:
     """Finds each task that is to be read from a cache and has no place for one."""
-    for role, task in _once(run, cached=True):
+    for task, key, name in _cached(run, True):
         if not task.supports_caching:
-            key = role.key(run.config, "use_cached")
             yield Found(
                 f"use_cached is True, and task {task.name} has no CacheDatasetPlaceholder among its "
                 "preprocessors: SeqIO preprocesses its source on the fly all the same",
                 key,
-                f"set {_name(key)} = False if that is meant, or put the placeholder into the task and cache it",
+                f"set {name} = False if that is meant, or put the placeholder into the task and cache it",
             )
 
 
@@ -358,12 +315,11 @@ SEQ03 = Mistake(
 @finds(SEQ03)
 def needed_cache(run: Resolved) -> Iterator[Found]:
     """Finds each task that can only be read from a cache."""
-    for role, task in _once(run, cached=False):
+    for task, key, name in _cached(run, False):
         if task.requires_caching:
-            key = role.key(run.config, "use_cached")
             yield Found(
                 f"task {task.name} can only be read from a cache (its CacheDatasetPlaceholder has required=True), "
                 "and use_cached is False",
                 key,
-                f"set {_name(key)} = True and cache the task, or take required=True out of the task",
+                f"set {name} = True and cache the task, or take required=True out of the task",
             )

@@ -17,37 +17,45 @@ if TYPE_CHECKING:
     from t5x_harness.resolve.resolved import Resolved
     from t5x_harness.resolve.samples import Sample
 
+_MANY_ROUNDS = 10
+"""How often the same examples must come again, in the same order, until that cannot be intended."""
 
-def _without_split(run: Resolved) -> Iterator[tuple[DataRole, Any]]:
-    """Yields every task that lacks the split that is asked of it."""
-    for role, task in run.reads():
-        if not _has_split(run, role, task):
-            yield role, task
+_READ = "tf.data.Dataset.from_tensor_slices({'inputs': ['one two', 'three'], 'targets': ['1 2', '3']})"
+_SPLIT = "utils.DatasetConfig.split = 'validation'"
+_INFER = "infer_script.infer"
+_DECODED_AS = f"{_INFER}.output_vocab_feature_name"
 
 
 def _has_split(run: Resolved, role: DataRole, task: Any) -> bool:
     """Returns whether a task has the split: by its name, or as TFDS takes it: a part, or several."""
     import seqio
 
-    from t5x_harness.resolve.datasets import provider_of
-
     split = role.dataset.split
     if split in task.splits:
         return True
-    by_name = role.name == "train_eval" or run.has_evaluator(role) or isinstance(provider_of(role), seqio.Mixture)
+    by_name = role.name == "train_eval" or run.has_evaluator(role) or isinstance(role.provider, seqio.Mixture)
     if by_name or not isinstance(task.source, seqio.TfdsDataSource):
         return False
     return "+" in split or split.split("[")[0] in task.splits
 
 
-def _is_skipped(run: Resolved, role: DataRole) -> bool:
-    """Returns whether T5X goes on without a task that lacks the split.
+def _lacking(run: Resolved, *, skipped: bool) -> Iterator[tuple[DataRole, Any, bool]]:
+    """Yields every task that lacks the split that is asked of it, and whether others of its mixture have it.
 
-    In training's evaluations, and where others have it.
+    T5X skips such a task in training's evaluations, and where others have the split.
     """
-    if role.name in ("train_eval", "infer_eval"):
-        return True
-    return run.config.mode is not Mode.INFER and any(_has_split(run, role, t) for t in run.tasks[role.parameter])
+    for role, task in run.reads():
+        if not _has_split(run, role, task):
+            left = any(_has_split(run, role, other) for other in run.tasks[role.parameter])
+            skips = role.name in ("train_eval", "infer_eval") or (run.config.mode is not Mode.INFER and left)
+            if skips is skipped:
+                yield role, task, left
+
+
+def _fatal(run: Resolved) -> Iterator[Found]:
+    """Yields each missing split that T5X does not skip."""
+    for role, task, _ in _lacking(run, skipped=False):
+        yield Found(_what(role, task), role.key(run.config, "split"), _fix(role, task))
 
 
 def _what(role: DataRole, task: Any) -> str:
@@ -82,24 +90,14 @@ SEQ18 = Mistake(
 @finds(SEQ18)
 def skipped_split(run: Resolved) -> Iterator[Found]:
     """Finds each missing split that T5X skips."""
-    for role, task in _without_split(run):
-        if not _is_skipped(run, role):
-            continue
+    for role, task, left in _lacking(run, skipped=True):
         key = role.key(run.config, "split")
-        left = any(_has_split(run, role, other) for other in run.tasks[role.parameter])
         skips = "skips it" if left else "evaluates nothing"
         meant = run.has_evaluator(role) or run.config.is_of_user(key)
-        yield Found(
-            f"{_what(role, task)}: T5X {skips} without a word",
-            key,
-            _fix(role, task, "" if left else f", or set {_entry(run, role)} = None to train without it"),
-            severity=Severity.ERROR if meant and not left else Severity.WARNING,
-        )
-
-
-def _entry(run: Resolved, role: DataRole) -> str:
-    """Returns the entry point's parameter that a dataset is bound to, as a binding names it."""
-    return f"{run.config.entry.removeprefix('__main__.')}.{role.parameter}"
+        parameter = f"{run.config.entry.removeprefix('__main__.')}.{role.parameter}"
+        message = f"{_what(role, task)}: T5X {skips} without a word"
+        fix = _fix(role, task, "" if left else f", or set {parameter} = None to train without it")
+        yield Found(message, key, fix, severity=Severity.ERROR if meant and not left else Severity.WARNING)
 
 
 SEQ19 = Mistake(
@@ -118,10 +116,7 @@ SEQ19 = Mistake(
 def nothing_to_evaluate(run: Resolved) -> Iterator[Found]:
     """Finds each missing split and each dataset without metrics."""
     if run.config.mode is not Mode.INFER:
-        for role, task in _without_split(run):
-            if not _is_skipped(run, role):
-                key = role.key(run.config, "split")
-                yield Found(_what(role, task), key, _fix(role, task))
+        yield from _fatal(run)
     for role in run.roles:
         if run.has_evaluator(role) and not any(run.is_evaluated(role, task) for task in run.tasks[role.parameter]):
             yield Found(
@@ -145,17 +140,7 @@ INF11 = Mistake(
 def inferred_split(run: Resolved) -> Iterator[Found]:
     """Finds each split to infer that does not exist."""
     if run.config.mode is Mode.INFER:
-        for role, task in _without_split(run):
-            if not _is_skipped(run, role):
-                key = role.key(run.config, "split")
-                yield Found(_what(role, task), key, _fix(role, task))
-
-
-_MANY_ROUNDS = 10
-"""How often the same examples must come again, in the same order, until that cannot be intended."""
-
-_READ = "tf.data.Dataset.from_tensor_slices({'inputs': ['one two', 'three'], 'targets': ['1 2', '3']})"
-_SPLIT = "utils.DatasetConfig.split = 'validation'"
+        yield from _fatal(run)
 
 
 SEQ25 = Mistake(
@@ -173,51 +158,31 @@ SEQ25 = Mistake(
 @finds(SEQ25)
 def endless(run: Resolved) -> Iterator[Found]:
     """Finds each split that is read to its end and has none, or seems to have none."""
-    said = set()
     for role, sample in run.sampled():
-        where = (sample.task.name, sample.split)
-        if where in said or not run.is_read_to_the_end(role, sample.task):
-            continue
-        problem, severity = _problem(run, sample)
-        if problem:
-            said.add(where)
-            yield Found(
-                f"split {sample.split!r} of task {sample.task.name} {problem}, and {_reader(run, role)} reads all "
-                "of it",
-                role.key(run.config, "split"),
-                _let_it_end(run, sample.split),
-                severity=severity,
-            )
+        if run.is_read_to_the_end(role, sample.task) and (problem := _without_end(run, sample)):
+            reader = "SeqIO's evaluator" if run.has_evaluator(role) else "inference"
+            limit = "" if run.config.mode is Mode.INFER else ", or bind seqio.Evaluator.num_examples"
+            message = f"split {sample.split!r} of task {sample.task.name} {problem[0]}, and {reader} reads all of it"
+            fix = f"let the source end in split {sample.split!r}{limit}"
+            yield Found(message, role.key(run.config, "split"), fix, severity=problem[1])
 
 
-def _problem(run: Resolved, sample: Sample) -> tuple[str, Severity]:
-    """Returns what is wrong with a split's end, and how sure that is; an empty text if nothing is."""
+def _without_end(run: Resolved, sample: Sample) -> tuple[str, Severity] | None:
+    """Returns what is wrong with a split's end, and how sure that is; None if nothing is."""
     from t5x_harness.standins.sources import declared_size
 
     if sample.endless:
         return "has no end", Severity.ERROR
     ending = run.ends.get((sample.task.name, sample.split))
     if ending is None or ending.ended:
-        return "", Severity.ERROR
+        return None
     if ending.period and ending.rounds >= _MANY_ROUNDS:
         shown = f"{ending.period} examples" if ending.period > 1 else "one example"
         return f"gives the same {shown} again and again, {ending.rounds} times and no end", Severity.ERROR
     declared = declared_size(sample.task, sample.split)
     if declared and ending.read > declared:
         return f"goes on beyond its num_input_examples, {declared}: {ending.read:,} came and no end", Severity.WARNING
-    return "", Severity.ERROR
-
-
-def _reader(run: Resolved, role: DataRole) -> str:
-    return "SeqIO's evaluator" if run.has_evaluator(role) else "inference"
-
-
-def _let_it_end(run: Resolved, split: str) -> str:
-    end = f"let the source end in split {split!r}"
-    return end if run.config.mode is Mode.INFER else f"{end}, or bind seqio.Evaluator.num_examples"
-
-
-_SPLIT = "utils.DatasetConfig.split = 'validation'"
+    return None
 
 
 INF03 = Mistake(
@@ -227,13 +192,8 @@ INF03 = Mistake(
         "A shard without an example restores and compiles, and then ends with `No chunk results found! One "
         "possible explanation is that your input did not contain any examples`."
     ),
-    bad=inferring(
-        _SPLIT,
-        "infer_script.infer.num_shards = 4",
-        "infer_script.infer.shard_id = 3",
-        at="infer_script.infer.num_shards",
-    ),
-    good=inferring(_SPLIT, "infer_script.infer.num_shards = 2", "infer_script.infer.shard_id = 1"),
+    bad=inferring(_SPLIT, f"{_INFER}.num_shards = 4", f"{_INFER}.shard_id = 3", at=f"{_INFER}.num_shards"),
+    good=inferring(_SPLIT, f"{_INFER}.num_shards = 2", f"{_INFER}.shard_id = 1"),
 )
 
 
@@ -265,12 +225,8 @@ INF05 = Mistake(
         "T5X decodes predictions with the vocabulary of the feature `targets`, unless infer.output_vocab_feature_name "
         "names another. Without it, the first batches are predicted, and then writing them raises a `KeyError`."
     ),
-    bad=inferring(
-        _SPLIT,
-        "infer_script.infer.output_vocab_feature_name = 'answers'",
-        at="infer_script.infer.output_vocab_feature_name",
-    ),
-    good=inferring(_SPLIT, "infer_script.infer.output_vocab_feature_name = 'targets'"),
+    bad=inferring(_SPLIT, f"{_DECODED_AS} = 'answers'", at=_DECODED_AS),
+    good=inferring(_SPLIT, f"{_DECODED_AS} = 'targets'"),
 )
 
 

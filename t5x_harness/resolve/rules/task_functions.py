@@ -7,6 +7,11 @@ from t5x_harness.findings.examples import evaluating, training
 from t5x_harness.findings.rule import Mistake
 
 _REGISTERED = "seqio.TaskRegistry.add("
+_NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
+_EXACT = "return {'exact': float(targets == predictions)}"
+_METRICS = "    metric_fns=[exact],\n"
+_WRONG_TYPE = "return {'exact': targets['text'] == predictions['text']}"
+_SPLIT = "utils.DatasetConfig.split = 'validation'"
 
 
 SEQ06 = Mistake(
@@ -32,9 +37,6 @@ SEQ37 = Mistake(
 )
 
 
-_NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
-
-
 SEQ40 = Mistake(
     "SEQ40",
     "feature of another rank than the task declares",
@@ -47,10 +49,6 @@ SEQ40 = Mistake(
 )
 
 
-_EXACT = "return {'exact': float(targets == predictions)}"
-_METRICS = "    metric_fns=[exact],\n"
-_WRONG_TYPE = "return {'exact': targets['text'] == predictions['text']}"
-_SPLIT = "utils.DatasetConfig.split = 'validation'"
 _INFER_EVAL = (
     "train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()",
     "infer_eval/utils.DatasetConfig:",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings import examples
 from t5x_harness.findings.examples import training
 from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.gin.config import BindingKey
+from t5x_harness.gin.values import format_value
 from t5x_harness.resolve.rule import finds
 from t5x_harness.spec import Severity
 
@@ -37,7 +40,6 @@ def different_vocabularies(run: Resolved) -> Iterator[Found]:
     """Finds each feature of a task whose vocabulary is not the model's."""
     import seqio
 
-    from t5x_harness.gin.config import BindingKey
     from t5x_harness.resolve.datasets import describe_vocabulary
 
     macro = BindingKey.of_macro("VOCABULARY")
@@ -64,48 +66,34 @@ def _none_at_all(run: Resolved) -> Iterator[Found]:
     """Yields a finding for each value that the model is given as a vocabulary and that is none, such as a path."""
     import seqio
 
-    from t5x_harness.gin.values import format_value
-
-    said = set()
     for side in ("input", "output"):
         given = getattr(run.model, f"{side}_vocabulary", None)
         key = run.config.find(f"{side}_vocabulary") or run.config.find("vocabulary")
         if given is None or isinstance(given, seqio.Vocabulary) or key is None:
             continue
         owner = run.config.owner(key)
-        if owner not in said:
-            said.add(owner)
-            yield Found(
-                f"{owner.short} = {format_value(run.config.written(owner), 80)} is not a vocabulary: the model "
-                "needs one of SeqIO, equal to the task's",
-                owner,
-                "write a reference that makes one, such as @seqio.SentencePieceVocabulary(), and bind its file",
-                severity=None if run.verifies_vocabularies else Severity.WARNING,
-            )
+        yield Found(
+            f"{owner.short} = {format_value(run.config.written(owner), 80)} is not a vocabulary: the model needs one "
+            "of SeqIO, equal to the task's",
+            owner,
+            "write a reference that makes one, such as @seqio.SentencePieceVocabulary(), and bind its file",
+            severity=None if run.verifies_vocabularies else Severity.WARNING,
+        )
 
 
 def _but(run: Resolved, one: Any, other: Any) -> str:
     """Returns what is to be said of the pieces of two vocabularies, if anything is."""
+    import seqio
+
     if type(one) is not type(other):
         return ""
     if any(map(run.standins.is_vocabulary_generated, (one, other))):
         return "; their files cannot be read here, so whether their pieces are the same is not known"
-    if _have_same_pieces(one, other):
-        return "; their pieces are the same, but SeqIO compares the file's path and extra_ids"
+    if isinstance(one, seqio.SentencePieceVocabulary):
+        with contextlib.suppress(Exception):  # a file cannot be read here
+            if one.sp_model == other.sp_model:
+                return "; their pieces are the same, but SeqIO compares the file's path and extra_ids"
     return ""
-
-
-def _have_same_pieces(one: Any, other: Any) -> bool:
-    """Returns whether two vocabularies are SentencePiece models of the same content."""
-    import seqio
-
-    if not all(isinstance(vocabulary, seqio.SentencePieceVocabulary) for vocabulary in (one, other)):
-        return False
-    try:
-        same: bool = one.sp_model == other.sp_model
-    except Exception:  # a file cannot be read here
-        return False
-    return same
 
 
 def _as_bindings(wanted: Any, model_s: Any) -> str:
@@ -152,15 +140,12 @@ SEQ12 = Mistake(
 @finds(SEQ12)
 def ids_beyond_embedding(run: Resolved) -> Iterator[Found]:
     """Finds the largest sampled id without a row, or else the largest vocabulary, which is a warning."""
-    from t5x_harness.resolve.resolved import embedding_rows
     from t5x_harness.upstream.seqio import vocabulary_file
 
-    rows, key = embedding_rows(run.model, run.config)
+    rows, key = run.embedding_rows
     if rows is None:
         return
-    ids, sizes = _ids_and_sizes(run)
-    beyond = {where: largest for where, largest in ids.items() if largest >= rows}
-    larger = {where: size for where, size in sizes.items() if size > rows}
+    beyond, larger = _beyond_and_larger(run, rows)
     name = key.short if key else "vocab_size"
     if beyond:
         where = max(beyond, key=beyond.__getitem__)
@@ -168,54 +153,45 @@ def ids_beyond_embedding(run: Resolved) -> Iterator[Found]:
             f"{where} has the id {beyond[where]}, and the embedding has {rows} rows; JAX reads another row without "
             f"an error{_more(beyond)}",
             key,
-            f"set {name} to at least {max(beyond[where] + 1, *larger.values(), 0)}",
+            f"set {name} to at least {max(beyond[where] + 1, *(size for size, _ in larger.values()))}",
         )
     elif larger:
-        where = max(larger, key=larger.__getitem__)
-        vocabulary = _vocabulary(run, where)
+        where = max(larger, key=lambda where: larger[where][0])
+        size, vocabulary = larger[where]
         guessed = run.is_vocabulary_guessed(vocabulary)
         generated = run.standins.is_vocabulary_generated(vocabulary)  # the ids of examples say nothing then
-        has = f"has {larger[where]} ids"
+        has = f"has {size} ids"
         if guessed:
             has += f", if the name of {vocabulary_file(vocabulary)} tells its size (it cannot be read here),"
         below = "JAX reads other rows without an error" if generated else "the sampled examples stay below"
         yield Found(
             f"the vocabulary of {where} {has} and the embedding {rows} rows; {below}{_more(larger)}",
             key,
-            f"set {name} to at least {larger[where]}"
+            f"set {name} to at least {size}"
             + (f", or to at least the ids that {vocabulary_file(vocabulary)} has" if guessed else ""),
             severity=Severity.ERROR if generated and not guessed else Severity.WARNING,
         )
 
 
-def _vocabulary(run: Resolved, where: str) -> Any:
-    """Returns the vocabulary of a feature, by the words that :func:`_ids_and_sizes` has for it."""
-    return next(
-        feature.vocabulary
-        for _, sample in run.sampled()
-        for name, feature in sample.task.output_features.items()
-        if where == f"feature {name} of {sample.task.name}"
-    )
-
-
-def _ids_and_sizes(run: Resolved) -> tuple[dict[str, int], dict[str, int]]:
-    """Returns the largest sampled id of each feature and split, and the size of each feature's vocabulary."""
+def _beyond_and_larger(run: Resolved, rows: int) -> tuple[dict[str, int], dict[str, tuple[int, Any]]]:
+    """Returns the largest sampled ids beyond a number of rows, and the larger vocabularies with their sizes."""
     from t5x_harness.resolve.datasets import vocabulary_size
 
-    ids: dict[str, int] = {}
-    sizes: dict[str, int] = {}
+    beyond: dict[str, int] = {}
+    larger: dict[str, tuple[int, Any]] = {}
     for role, sample in run.sampled():
         for name, feature in sample.task.output_features.items():
             if feature.dtype.is_integer:
                 where = f"feature {name} of {sample.task.name}"
-                found = [int(e[name].max()) for e in sample.examples if name in e and e[name].size]
-                if not run.standins.is_vocabulary_generated(feature.vocabulary):
-                    ids[f"{where} {role.dataset.split}"] = max(found, default=-1)
-                sizes[where] = vocabulary_size(feature.vocabulary) or 0
-    return ids, sizes
+                largest = max((int(e[name].max()) for e in sample.examples if name in e and e[name].size), default=-1)
+                if largest >= rows and not run.standins.is_vocabulary_generated(feature.vocabulary):
+                    beyond[f"{where} {role.dataset.split}"] = largest
+                if (size := vocabulary_size(feature.vocabulary) or 0) > rows:
+                    larger[where] = size, feature.vocabulary
+    return beyond, larger
 
 
-def _more(found: Mapping[str, int]) -> str:
+def _more(found: Mapping[str, object]) -> str:
     """Returns ``; the same goes for 3 more``, or nothing where there is only one."""
     left = len(found) - 1
     return f"; the same goes for {left} more" if left else ""

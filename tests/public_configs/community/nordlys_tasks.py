@@ -58,12 +58,7 @@ seqio.TaskRegistry.add(
     source=seqio.FunctionDataSource(
         functools.partial(stream, dataset=WEB), splits=("train", "validation"), caching_permitted=False
     ),
-    preprocessors=[
-        as_targets,
-        seqio.preprocessors.tokenize,
-        mask_spans,
-        seqio.preprocessors.append_eos_after_trim,
-    ],
+    preprocessors=[as_targets, seqio.preprocessors.tokenize, mask_spans, seqio.preprocessors.append_eos_after_trim],
     output_features={name: seqio.Feature(VOCABULARY, add_eos=True) for name in ("inputs", "targets")},
     metric_fns=[],
 )

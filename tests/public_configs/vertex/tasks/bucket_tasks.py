@@ -12,11 +12,7 @@ FEATURES = {
     "inputs": seqio.Feature(VOCABULARY, add_eos=True, required=False),
     "targets": seqio.Feature(VOCABULARY, add_eos=True),
 }
-PREPARED = [
-    seqio.preprocessors.tokenize,
-    seqio.CacheDatasetPlaceholder(),
-    seqio.preprocessors.append_eos_after_trim,
-]
+PREPARED = [seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio.preprocessors.append_eos_after_trim]
 
 
 @seqio.map_over_dataset
@@ -85,10 +81,7 @@ seqio.TaskRegistry.add(
 seqio.TaskRegistry.add(
     "xsum_summaries",
     source=seqio.TfdsDataSource("xsum:1.1.0"),
-    preprocessors=[
-        functools.partial(prefixed, prefix="summarize: ", source="document", target="summary"),
-        *PREPARED,
-    ],
+    preprocessors=[functools.partial(prefixed, prefix="summarize: ", source="document", target="summary"), *PREPARED],
     output_features=FEATURES,
     metric_fns=[rouge1],
 )
