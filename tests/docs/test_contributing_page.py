@@ -27,12 +27,12 @@ from google.cloud.aiplatform_v1 import ListModelVersionCheckpointsRequest, ListM
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.wire.api import Api
 
-api = Api(VertexSettings(Path("vertex", "root"), Path("vertex", "jobs")))
+api = Api(VertexSettings(root=Path("root"), folder=Path("jobs")))
 request = ListModelVersionCheckpointsRequest.serialize(
     ListModelVersionCheckpointsRequest(name="projects/p/locations/us-central1/models/1")
 )
 path = "/google.cloud.aiplatform.v1.ModelService/ListModelVersionCheckpoints"
-[answer] = api.stream(path, request, api.authority.token)
+(answer,) = api.stream(path, request, api.authority.token)
 print(ListModelVersionCheckpointsResponse.deserialize(answer).checkpoints)
 api.close()
 """

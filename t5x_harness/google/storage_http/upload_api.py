@@ -95,8 +95,8 @@ async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -
         checksums = checksums_of({}, request.headers)
         found = await asyncio.to_thread(store.uploads.finish, upload_id, checksums)
         return json_answer(object_resource(found, request.origin))
-    told = {"range": f"bytes=0-{received - 1}"} if received else {}
-    return Answer(308, b"", {"x-guploader-uploadid": upload.id, **told})
+    progress = {"range": f"bytes=0-{received - 1}"} if received else {}
+    return Answer(308, b"", {"x-guploader-uploadid": upload.id, **progress})
 
 
 def _content_range(request: StorageRequest) -> tuple[int | None, int | None]:
