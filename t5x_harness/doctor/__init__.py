@@ -1,4 +1,4 @@
-"""What in this environment does not work together, and how to fix it.
+"""The doctor: finds what does not work together in this environment, and how to fix it.
 
 Everything is read from the metadata of the installed distributions and from the environment. Nothing is imported into
 this process, so the doctor also works where the patient does not.
@@ -13,15 +13,15 @@ __all__ = ["CHECKS", "Check", "Defect", "Diagnosis", "Environment", "Installed",
 
 _FOUND = [value for module in (image, machine, t5x, versions) for value in vars(module).values()]
 CHECKS = tuple(sorted((value for value in _FOUND if isinstance(value, Check)), key=lambda check: check.code))
-"""Every check, by code."""
+"""All checks, by code."""
 
 
 def diagnose(environment: Environment, *, of_image: bool = False) -> tuple[Diagnosis, ...]:
-    """Returns what every check of a round found, by code.
+    """Returns what each check of a round found, by code.
 
     Args:
-      environment: what is looked at.
-      of_image: whether it is a container image's; PyPI's placeholder has no place there either.
+      environment: the environment to check.
+      of_image: whether it is the environment of a container image, which also must not contain PyPI's placeholder.
     """
     checks = [check for check in CHECKS if check.of_image == of_image]
     return tuple(check.run(environment) for check in (*checks, *([t5x.placeholder] if of_image else [])))

@@ -1,4 +1,4 @@
-"""A check: one question to the environment, which is what is installed, as the distributions' metadata say it."""
+"""A check of the doctor, and the environment that it looks at: what is installed according to the metadata."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Installed:
     """One installed distribution.
 
     Attributes:
-      name: normalized: lower case, with hyphens.
-      version: as its metadata give it.
-      folder: where it is installed.
+      name: the normalized name: lower case, with hyphens.
+      version: the version in its metadata.
+      folder: the folder that it is installed in.
       requires: its requirements, as text.
     """
 
@@ -40,15 +40,15 @@ class Installed:
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """What the doctor looks at.
+    """The environment that the doctor looks at.
 
     Attributes:
-      distributions: everything installed, in the order of the import path; a name may come twice.
-      runtime: the T5X that ``import t5x`` gives under the harness.
-      shadow: what only has T5X's name and comes before it on the import path; empty for none.
-      placeholders: distributions named ``t5x`` that bring no package.
-      recorded: what the recorded behaviour of T5X was made with, as requirements: the harness's extra ``t5x``.
-      variables: environment variables.
+      distributions: everything installed, in the order of the import path; a name may occur twice.
+      runtime: the T5X that ``import t5x`` imports under the harness.
+      shadow: a folder or module that has only T5X's name and precedes it on the import path; empty for none.
+      placeholders: the distributions named ``t5x`` that contain no package.
+      recorded: the requirements that the behavior of T5X was recorded with: the harness's extra ``t5x``.
+      variables: the environment variables.
     """
 
     distributions: tuple[Installed, ...]
@@ -70,11 +70,11 @@ class Environment:
         """Reads the environment of this process.
 
         Args:
-          paths: folders with the distributions' metadata; the import path by default.
-          runtime: the T5X in use; looked for by default.
-          variables: the process's own by default.
-          recorded: the bounds of the record; by default the installed harness names them.
-          folders: what stands in front of the import path of runs.
+          paths: the folders with the distributions' metadata; the import path by default.
+          runtime: the T5X in use; found by default.
+          variables: the environment variables; those of the process by default.
+          recorded: the bounds of the record; those that the installed harness names by default.
+          folders: the folders in front of the import path of runs.
         """
         found = list(importlib.metadata.distributions(path=list(sys.path if paths is None else paths)))
         known = [(_installed(dist), dist) for dist in found if dist.metadata["Name"]]
@@ -89,7 +89,7 @@ class Environment:
 
     @functools.cached_property
     def by_name(self) -> Mapping[str, Installed]:
-        """The distribution of each name that Python would take: the first on the import path."""
+        """The distributions that Python would use, by name: the first of each on the import path."""
         return {d.name: d for d in reversed(self.distributions)}
 
     def version(self, name: str) -> str | None:
@@ -98,7 +98,7 @@ class Environment:
         return found.version if found else None
 
     def requirers(self, name: str) -> tuple[Installed, ...]:
-        """Returns the installed distributions that ask for another by name."""
+        """Returns the installed distributions that require another one by name."""
         return tuple(d for d in self.by_name.values() if any(r.name == name for r in required(d.requires)))
 
     def recorded_requirement(self, name: str) -> Requirement | None:
@@ -107,12 +107,12 @@ class Environment:
 
 
 def required(requirements: Sequence[str], extra: str = "") -> Iterator[Requirement]:
-    """Yields the requirements that count on this machine, with normalized names; what cannot be read is left out."""
+    """Yields the requirements that apply to this machine, with normalized names. Unreadable ones are left out."""
     for text in requirements:
         try:
             requirement = Requirement(text)
         except InvalidRequirement:
-            continue  # old metadata hold what today's standard refuses; pip passes over it too
+            continue  # old metadata may contain what today's standard refuses; pip also skips it
         if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
             requirement.name = canonicalize_name(requirement.name)
             yield requirement
@@ -140,8 +140,8 @@ class Defect:
     """One thing that is wrong with the environment.
 
     Attributes:
-      severity: an error keeps runs from being right; a warning may.
-      message: what is wrong, with the versions that disagree.
+      severity: an error if it keeps runs from being right, a warning if it may.
+      message: a description of the defect, with the versions that disagree.
       fix: the command that fixes it.
     """
 
@@ -162,13 +162,13 @@ def warning(message: str, fix: str) -> Defect:
 
 @dataclasses.dataclass(frozen=True)
 class Diagnosis:
-    """What one check established.
+    """The result of one check.
 
     Attributes:
-      code: the check's.
+      code: the code of the check.
       title: what it looks at.
-      summary: what it established, in a line.
-      findings: empty if all is well.
+      summary: its result in one line.
+      findings: the defects; empty if all is well.
     """
 
     code: str
@@ -185,7 +185,7 @@ class Diagnosis:
 
 
 Looked = tuple[str, Sequence[Defect]]
-"""The summary of what a check established, and its findings."""
+"""The summary of a check's result, and its findings."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,11 +193,11 @@ class Check:
     """A check of the doctor's round.
 
     Attributes:
-      code: stable id.
+      code: its stable id.
       title: what it looks at.
-      why: what goes wrong if it is not well, for ``t5x-harness explain``.
-      of_image: whether it is about a container image for jobs, and part of the round with ``--image`` only.
-      look: looks at the environment.
+      why: what goes wrong if the check fails, for ``t5x-harness explain``.
+      of_image: whether it is about a container image for jobs, and so part of the round only with ``--image``.
+      look: the function that looks at the environment.
     """
 
     code: str
@@ -208,7 +208,7 @@ class Check:
 
     @property
     def command(self) -> str:
-        """The words after ``t5x-harness`` that run it."""
+        """The arguments of ``t5x-harness`` that run it."""
         return "doctor --image" if self.of_image else "doctor"
 
     def run(self, environment: Environment) -> Diagnosis:
@@ -220,5 +220,5 @@ class Check:
 def check(
     code: str, title: str, *, why: str, of_image: bool = False
 ) -> Callable[[Callable[[Environment], Looked]], Check]:
-    """Makes a check of a function that looks at the environment; see :class:`Check`."""
+    """Makes a check from a function that looks at the environment; see :class:`Check`."""
     return lambda look: Check(code, title, why, of_image, look)

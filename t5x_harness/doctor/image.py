@@ -1,4 +1,4 @@
-"""What a container image for jobs has to be: ``t5x-harness doctor --image``, run inside it."""
+"""Checks of a container image for jobs: ``t5x-harness doctor --image``, run inside it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FORCED_DEVICES = "xla_force_host_platform_device_count"
     of_image=True,
 )
 def pinned_t5x(environment: Environment) -> Looked:
-    """Compares T5X's commit with the one that the image was built with."""
+    """Compares the commit of T5X with the one that the image was built with."""
     runtime, commit = environment.runtime, environment.variables.get(COMMIT_VARIABLE, "")
     findings = []
     if runtime.kind != "installed":
@@ -57,7 +57,7 @@ def pinned_t5x(environment: Environment) -> Looked:
     of_image=True,
 )
 def entry_point(environment: Environment) -> Looked:
-    """Looks for ``t5x.main`` and the run modes, and imports them if they are there."""
+    """Looks for ``t5x.main`` and the run modes, and imports them if they exist."""
     folder = Path(environment.runtime.location)
     missing = [name for name in ("main", *_RUN_MODES) if not (folder / f"{name}.py").is_file()]
     findings = [error(f"{folder} has no {name}.py", _REBUILD) for name in missing]
@@ -75,7 +75,7 @@ for name in sys.argv[2:]:
 
 
 def _fault_of_import(environment: Environment) -> str:
-    """Returns why T5X's programs cannot be imported, in a process of their own, as a job does; empty if they can."""
+    """Imports T5X's programs in a separate process, as a job does; returns why this fails, or an empty string."""
     folder = Path(environment.runtime.location).parent
     try:
         done = subprocess.run(
@@ -124,7 +124,7 @@ def pinned_versions(environment: Environment) -> Looked:
     of_image=True,
 )
 def tpu_library(environment: Environment) -> Looked:
-    """Compares libtpu with what JAX's extra ``tpu`` asks for."""
+    """Compares libtpu with the version that JAX's extra ``tpu`` requires."""
     jax = environment.by_name.get("jax")
     if jax is None:
         return "no JAX", [error("jax is not installed", _REBUILD)]
@@ -151,7 +151,7 @@ def tpu_library(environment: Environment) -> Looked:
     of_image=True,
 )
 def shipped_tests(environment: Environment) -> Looked:
-    """Looks for pytest and for the harness as a distribution."""
+    """Looks for pytest, and for the harness as a distribution."""
     found = {name: environment.version(name) for name in ("pytest", "t5x-harness")}
     findings = [
         error(f"{name} is not installed, so no test can be shipped to the image", _REBUILD)
@@ -183,7 +183,7 @@ def emulation_left(environment: Environment) -> Looked:
 
 
 def _drift(line: str, environment: Environment) -> Iterator[Defect]:
-    """Yields what is wrong with one line of the file, or with what is installed by it."""
+    """Yields what is wrong with one line of the file, or with what that line installs."""
     try:
         requirement = Requirement(line)
     except InvalidRequirement:

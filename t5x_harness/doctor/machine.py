@@ -1,4 +1,4 @@
-"""What runs have to work with: CPU devices, the TPU compiler, storage, ``/gcs``, and libraries that load together."""
+"""Checks of what runs need: CPU devices, the TPU compiler, storage, ``/gcs``, and libraries that load together."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _ENDPOINT = "TENSORSTORE_GCS_HTTP_URL"
     ),
 )
 def storage_endpoint(environment: Environment) -> Looked:
-    """Looks at the variable that tensorstore, which reads and writes checkpoints, takes its address from."""
+    """Looks at the variable from which tensorstore, which reads and writes checkpoints, takes its address."""
     url = environment.variables.get(_ENDPOINT)
     if not url:
         return "tensorstore's own", []
@@ -99,7 +99,7 @@ _ALLOW = (
     ),
 )
 def gcs_paths(_environment: Environment) -> Looked:
-    """Mounts ``/gcs`` in a process of its own, which ends at once."""
+    """Mounts ``/gcs`` in a separate process that ends at once."""
     found = probe()
     if found.way is Way.REWRITING:
         refused = warning(
@@ -127,7 +127,7 @@ _IMPORT_SECONDS = 300.0
     ),
 )
 def triton_after_tensorflow(environment: Environment) -> Looked:
-    """Imports the one after the other, in a process of its own."""
+    """Imports one library after the other in a separate process."""
     tensorflow, triton = (environment.by_name.get(name) for name in ("tensorflow", "triton"))
     if tensorflow is None or triton is None:
         return "not both are installed", []
@@ -141,7 +141,7 @@ def triton_after_tensorflow(environment: Environment) -> Looked:
         )
     except subprocess.TimeoutExpired:
         return f"not checked: importing both had not ended after {_IMPORT_SECONDS:g} s", []
-    if done.returncode >= 0:  # what raises has a message of its own where it is imported
+    if done.returncode >= 0:  # a library that raises is reported where it is imported
         return f"{triton} loads after {tensorflow}", []
     killed = warning(
         f"a process that imports {tensorflow} and then {triton} {describe_returncode(done.returncode)}. So is a "

@@ -1,4 +1,4 @@
-"""Which T5X runs, its interface beside the recorded one, and the private names that the harness uses of libraries."""
+"""Checks of the T5X in use: its interface against the record, and the private library names that the harness uses."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from t5x_harness.upstream.t5x import CHANGED, T5XLacks
     why="PyPI's `t5x 0.0.0` is a placeholder and brings no module: `pip install t5x` does not install T5X.",
 )
 def placeholder(environment: Environment) -> Looked:
-    """Looks for a distribution named t5x without a package t5x."""
+    """Looks for a distribution named t5x that has no package t5x."""
     findings = [
         error(
             f"{found} in {found.folder} is PyPI's placeholder and holds no T5X",
@@ -40,7 +40,7 @@ def placeholder(environment: Environment) -> Looked:
     ),
 )
 def runtime_in_use(environment: Environment) -> Looked:
-    """Says which T5X runs import, and warns of a folder that only has its name."""
+    """Reports which T5X the runs import, and warns of a folder that has only its name."""
     findings = [
         warning(
             f"{shadow} only has T5X's name and is first on the import path: runs here pass it over, but python -m "
@@ -90,7 +90,7 @@ _RECORDED = Path(EMBEDDED_PATH, "t5x")
 _SHOWN = 12
 
 Parameters = Mapping[str, bool]
-"""Of a function: by name, whether it has a default."""
+"""The parameters of a function by name, each with whether it has a default."""
 
 
 @check(
@@ -103,7 +103,7 @@ Parameters = Mapping[str, bool]
     ),
 )
 def interface(environment: Environment) -> Looked:
-    """Compares the sources of both T5X, module by module."""
+    """Compares the sources of both versions of T5X, module by module."""
     runtime = environment.runtime
     if runtime.kind == "embedded":
         return "the embedded T5X has the recorded interface", []
@@ -150,7 +150,7 @@ def _tree(file: Path) -> ast.Module:
 
 
 def _names(file: Path) -> set[str]:
-    """Returns what a module's top level gives a name to."""
+    """Returns the names that a module's top level defines."""
     found: set[str] = set()
     for node in _tree(file).body:
         match node:
@@ -166,7 +166,7 @@ def _names(file: Path) -> set[str]:
 
 
 def _definitions(file: Path) -> dict[str, Parameters]:
-    """Returns the public functions, methods and classes of a module by name, a class with what it is made with."""
+    """Returns the public functions, methods and classes of a module by name; a class with its parameters."""
     found: dict[str, Parameters] = {}
     for node in _public(_tree(file).body):
         if isinstance(node, ast.FunctionDef):
@@ -193,7 +193,7 @@ def _parameters(function: ast.FunctionDef) -> Parameters:
 
 
 def _fields(class_: ast.ClassDef) -> Parameters:
-    """Returns what a class is made with: of its ``__init__``, or its annotated fields."""
+    """Returns the parameters that make a class: those of its ``__init__``, or its annotated fields."""
     for node in class_.body:
         if isinstance(node, ast.FunctionDef) and node.name == "__init__":
             return _parameters(node)
@@ -219,7 +219,7 @@ def _differences(file: Path, module: str, recorded: Mapping[str, Parameters]) ->
 
 
 def _changed(recorded: Parameters, here: Parameters, *, is_class: bool) -> str:
-    """Describes changed parameters; new required ones count for functions only, as a class may inherit them."""
+    """Describes changed parameters. New required ones count only for functions, because a class may inherit them."""
     gone = [name for name in recorded if name not in here and not name.startswith("_")]
     new = [name for name, has_default in here.items() if name not in recorded and not has_default and not is_class]
     said = [f"takes no {', '.join(gone)}"] if gone else []

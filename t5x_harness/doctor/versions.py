@@ -1,4 +1,4 @@
-"""Distributions that overwrite each other's files, do not work together, or are not those of the recorded behaviour."""
+"""Checks for distributions that overwrite each other's files, do not work together, or differ from the record."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from t5x_harness.doctor.check import Defect, Environment, Installed, Looked, check, error, required, warning
 from t5x_harness.spec import Severity
 
-# The first brings the package by the name that the recorded behaviour and the other packages ask for.
+# The first one brings the package under the name that the record and the other packages require.
 RIVALS = (
     ("seqio", "seqio-nightly"),
     ("tensorflow-datasets", "tfds-nightly"),
@@ -27,7 +27,7 @@ RIVALS = (
     ),
 )
 def overwritten_packages(environment: Environment) -> Looked:
-    """Looks for two distributions that bring the same package, and for the rival alone."""
+    """Looks for two distributions that bring the same package, and for a rival that is installed alone."""
     findings = [f for kept, rival in RIVALS if (f := _clash(environment, kept, rival))]
     return f"{len(RIVALS)} pairs looked for", findings
 
@@ -52,7 +52,7 @@ def _clash(environment: Environment, kept: str, rival: str) -> Defect | None:
     return error(
         f"{mine} and {theirs} are both installed and bring the same files{asked}:"
         " what is imported is a mixture, or the one that was installed last",
-        # Removing one takes the files of both, so the one to keep is installed anew.
+        # Removing one removes the files of both, so the one to keep is installed again.
         f"python -m pip uninstall -y {rival} {kept} && python -m pip install --no-deps {target}{again}",
     )
 
@@ -66,7 +66,7 @@ def _clash(environment: Environment, kept: str, rival: str) -> Defect | None:
     ),
 )
 def duplicate_metadata(environment: Environment) -> Looked:
-    """Looks for names that come twice in one folder."""
+    """Looks for names that occur twice in one folder."""
     places: dict[tuple[str, str], list[Installed]] = collections.defaultdict(list)
     for dist in environment.distributions:
         places[dist.name, dist.folder].append(dist)
@@ -83,7 +83,7 @@ def duplicate_metadata(environment: Environment) -> Looked:
 
 
 _INSTALL_ALL = "python -m pip install 't5x-harness[t5x]'"
-# What runs under T5X and is not named by the extra, because another of the stack chooses its version.
+# Packages that T5X runs on, which the extra does not name: another package of the stack chooses their versions.
 _UNDERNEATH = ("chex", "jaxlib", "ml-dtypes", "numpy", "protobuf", "tensorstore")
 
 
@@ -143,7 +143,7 @@ def _outside(environment: Environment, bound: Requirement) -> Defect | None:
     version = environment.version(bound.name)
     if version is None or _allows(bound, version):
         return None
-    # An installed T5X may be made for other versions; the embedded one is not.
+    # An installed T5X may be built for other versions; the embedded one is not.
     embedded = environment.runtime.kind == "embedded"
     return Defect(
         Severity.ERROR if embedded else Severity.WARNING,

@@ -1,1 +1,1 @@
-"""Stand-ins: what a config names and this machine cannot reach, generated to fit."""
+"""Stand-ins: generated replacements for vocabularies, data and checkpoints that this machine cannot reach."""

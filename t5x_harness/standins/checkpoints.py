@@ -1,7 +1,7 @@
 """Writing a checkpoint in T5X's older layout: a msgpack file, and a zarr folder for each partitioned array.
 
-T5X's own writer of this layout needs gcloud for a bucket.  This one does not, and writes the same: the file
-``checkpoint`` has the small arrays in it and, for each partitioned array, the tensorstore spec of its folder.
+T5X's own writer of this layout needs gcloud for a bucket.  This one does not, and writes the same files: the file
+``checkpoint`` holds the small arrays and, for each partitioned array, the tensorstore spec of its folder.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from etils import epath
 from flax import serialization, traverse_util
 
 _VERSION = 3
-"""T5X's number for this layout; it reads 2 and 3, which only differ in how bfloat16 is stored."""
+"""T5X's number for this layout. T5X reads 2 and 3, which differ only in how bfloat16 is stored."""
 
 _ANY_BUCKET = "t5x-dummy-bucket"
-"""What T5X writes instead of the bucket's name, so that a checkpoint can be copied; readers put in the real one."""
+"""T5X writes this instead of the bucket's name, so that a checkpoint can be copied. Readers put in the real name."""
 
 
 def write_legacy_checkpoint(
@@ -33,8 +33,8 @@ def write_legacy_checkpoint(
       state: the arrays by name, such as ``target/encoder/encoder_norm/scale``; None, or flax's ``empty_node``, for a
         name without a value.
       apart: the names of the arrays that get folders of their own: in T5X, all that have partition axes.
-      in_bucket: whether to write specs as T5X does into a bucket, for a local folder that is seen as a bucket. At
-        ``gs://``, they always are.
+      in_bucket: whether to write specs as T5X writes them into a bucket, for a local folder that is seen as a bucket.
+          At ``gs://``, they are always written in this way.
     """
     folder = epath.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def _spec(name: str, array: np.ndarray[Any, Any], kvstore: Mapping[str, str]) ->
 
 
 def kvstore_of(folder: epath.Path) -> dict[str, str]:
-    """Returns tensorstore's name for a local folder or one at ``gs://``."""
+    """Returns the tensorstore spec of a local folder or of one at ``gs://``."""
     address = str(folder)
     if address.startswith("gs://"):
         bucket, _, prefix = address.removeprefix("gs://").partition("/")
@@ -81,7 +81,7 @@ _PUBLISHED = re.compile(r"(?:gs://|/gcs/)(?:t5-data/(?:t5-data/)?pretrained_mode
 
 
 class CheckpointKind(enum.Enum):
-    """Who wrote a checkpoint, which decides its layout and the optimizer whose state it holds.
+    """The writer of a checkpoint, which decides its layout and the optimizer whose state it holds.
 
     ``ORBAX``: T5X by default, with the config's own optimizer.
     ``LEGACY``: T5X with ``use_orbax = False``, in its own older layout (msgpack and zarr).
@@ -103,7 +103,7 @@ def kind_at(path: str, *, use_orbax: bool) -> CheckpointKind:
     in google-research/t5x issues 569 and 1196, users could not restore another optimizer from them.
 
     Args:
-      path: the checkpoint, or the folder that it is in.
+      path: the checkpoint, or the folder that contains it.
       use_orbax: the config's ``use_orbax``; a checkpoint at an unknown path counts as an earlier run's.
     """
     if _PUBLISHED.match(path):

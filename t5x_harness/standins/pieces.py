@@ -1,6 +1,6 @@
 """Pieces of text for generated vocabularies: frequent words and letters first, then ever longer runs of letters.
 
-Nothing is trained or random: the n-th piece is the same on every machine, and a larger vocabulary begins with the
+Nothing is trained or random. The n-th piece is the same on every machine, and a larger vocabulary begins with the
 pieces of a smaller one.
 """
 
@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator
 
 SPACE = "\u2581"
-"""What SentencePiece writes for a space."""
+"""The character that SentencePiece writes for a space."""
 
 _LETTERS = "etaoinshrdlucmfwypvbgkjxqz"
 """The letters of English, the most frequent first."""
@@ -79,7 +79,7 @@ def letters() -> Iterator[str]:
 
 
 def pieces() -> Iterator[str]:
-    """Yields pieces of more than one character without end, the most important first; some may come twice."""
+    """Yields pieces of more than one character endlessly, the most important first. Some may come twice."""
     for word in WORDS:
         yield SPACE + word
     yield from _ENDINGS

@@ -1,8 +1,8 @@
-"""Rows that a user declares to replace data: a task's source, or a dataset of Hugging Face.
+"""Rows that a user declares to replace data: a task's source, or a Hugging Face dataset.
 
-They are declared in ``[tool.t5x_harness.samples]`` of a pyproject.toml or by a fixture, and go to the run's process as
+They are declared in ``[tool.t5x_harness.samples]`` of a pyproject.toml or by a fixture, and reach the run's process as
 text. ``datasets.load_dataset`` returns them as the library's own objects, so ``take``, ``skip``, ``shuffle`` and
-``map`` are the real ones.  If the library is not installed, the user's import of it fails as it would in a job.
+``map`` are the real methods.  If the library is not installed, the user's import of it fails as it would in a job.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from t5x_harness.spec import StandInPolicy
 from t5x_harness.system.after_import import after_import
 
 EVERY_SPLIT = "*"
-"""A split's name that stands for all splits without rows of their own."""
+"""The name of a split that stands for all splits without declared rows."""
 
 USUAL_SPLITS = ("train", "validation", "test")
-"""The splits of data that does not say which it has."""
+"""The splits of data that does not name its splits."""
 
 HUGGING_FACE = "hf:"
-"""The prefix of a Hugging Face dataset's name; tasks' names have none."""
+"""The prefix of the name of a Hugging Face dataset. Names of tasks have no prefix."""
 
 Row = Mapping[str, Any]
 
 
 class SampleError(ValueError):
-    """Declared rows cannot be used; the message says which and why."""
+    """Declared rows cannot be used. The message says which ones and why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Samples:
     """Rows that replace a source.
 
     Attributes:
-      name: the task's name, or a Hugging Face dataset's with ``hf:`` in front, and its config after a second colon:
+      name: the name of the task, or of the Hugging Face dataset after ``hf:``, with its config after a second colon:
         ``hf:allenai/c4:en``.
-      splits: rows by split; rows under ``*`` are for every other split.
+      splits: the rows by split; rows under ``*`` are for every other split.
     """
 
     name: str
@@ -74,12 +74,12 @@ class Samples:
 
 
 def declared(name: str, value: Any, folder: Path) -> Samples:
-    """Makes rows of what a user wrote.
+    """Makes rows from the value that a user wrote.
 
     Args:
       name: the task, or the dataset with ``hf:`` in front.
       value: a list of rows, the name of a file with rows, or a mapping from splits to either.
-      folder: the folder that relative names of files start from.
+      folder: the folder that relative file names start from.
 
     Raises:
       SampleError: the value is none of these, a file cannot be read, or the rows have different columns.
@@ -98,7 +98,7 @@ def _checked(rows: Any, what: str) -> list[Row]:
     """Returns rows after checking that they all have the same columns.
 
     Raises:
-      SampleError: they do not, or are not rows.
+      SampleError: the columns differ, or the values are not rows.
     """
     if not isinstance(rows, Sequence) or isinstance(rows, str) or not all(isinstance(row, Mapping) for row in rows):
         raise SampleError(f"{what}: give a list of rows (tables of columns), or the name of a file, not {rows!r}")
@@ -113,13 +113,13 @@ def _checked(rows: Any, what: str) -> list[Row]:
 
 
 def read_rows(file: Path) -> list[Row]:
-    """Reads the rows of a file, by its suffix.
+    """Reads the rows of a file in the format that its suffix names.
 
-    ``.jsonl`` has one object a line, ``.tsv`` and ``.csv`` begin with a line of column names, and each line of a
+    ``.jsonl`` has one object per line, ``.tsv`` and ``.csv`` begin with a line of column names, and each line of a
     ``.txt`` file is a row with the column ``text``.
 
     Raises:
-      SampleError: the file cannot be read, or is of another kind.
+      SampleError: the file cannot be read, or has another suffix.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -149,42 +149,42 @@ def _object(file: Path, number: int, line: str) -> Row:
 
 
 _SHARDS = 8
-"""The number of shards of a stream: large datasets have many, which jobs divide among their hosts."""
+"""The number of shards of a stream. Large datasets have many, which jobs divide among their hosts."""
 
 _FROM_FILES = ("json", "csv", "text", "parquet", "arrow", "pandas", "imagefolder", "audiofolder", "webdataset")
-"""Loaders that read files that the user names."""
+"""The loaders that read files named by the user."""
 
 _OUT_OF_REACH = "cannot reach its dataset here, and no rows are declared for it"
 _REQUEST = re.compile(rf"(load_dataset\([^\n]*?\) {_OUT_OF_REACH}): (.+)")
 
 
 class MissingRows(LookupError):
-    """A dataset of the hub cannot be reached, and no rows are declared for it."""
+    """A dataset on the hub cannot be reached, and no rows are declared for it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RowsRequest:
-    """What is missing, and how to provide it."""
+    """The missing dataset, and how to provide it."""
 
     message: str
     fix: str
 
 
 def request_in(text: str) -> RowsRequest | None:
-    """Finds the request of a :class:`MissingRows` in an exception's text, also in TensorFlow's."""
+    """Finds the request of a :class:`MissingRows` in the text of an exception, including TensorFlow's."""
     found = _REQUEST.search(text)
     return RowsRequest(*found.groups()) if found else None
 
 
 def install_rows(samples: Sequence[Samples], policy: StandInPolicy, note: Callable[[str, str], None]) -> None:
-    """Has ``load_dataset`` return declared rows in this process, as soon as ``datasets`` is imported.
+    """Makes ``load_dataset`` return declared rows in this process, as soon as ``datasets`` is imported.
 
     Args:
       samples: the declared rows; rows for tasks are ignored.
-      policy: when rows take a dataset's place.
-      note: called with a dataset and what took its place.
+      policy: when rows replace a dataset.
+      note: called with a dataset and a description of its replacement.
     """
-    declared = [each for each in reversed(samples) if each.name.startswith(HUGGING_FACE)]  # the first of a name wins
+    declared = [each for each in reversed(samples) if each.name.startswith(HUGGING_FACE)]  # the first of each name wins
     rows = {each.name.removeprefix(HUGGING_FACE): each for each in declared}
 
     def put_in(module: Any) -> None:
@@ -216,7 +216,7 @@ class _Loader:
             return self.original(path, name, *args, **options)
         try:
             if self._policy is StandInPolicy.MISSING:
-                # From its cache here if the hub is out of reach, at once instead of after retries.
+                # If the hub is out of reach, this reads the local cache at once instead of after retries.
                 with contextlib.nullcontext() if _is_within_reach() else self._offline():
                     return self.original(path, name, *args, **options)
         except ConnectionError:
@@ -247,7 +247,7 @@ class _Loader:
 
 
 class _Made:
-    """Declared rows as what ``load_dataset`` returns."""
+    """Declared rows in the form that ``load_dataset`` returns."""
 
     def __init__(self, module: Any, samples: Samples) -> None:
         self._module = module
@@ -268,7 +268,7 @@ class _Made:
         return dataset.to_iterable_dataset(num_shards=min(_SHARDS, len(rows))) if streaming else dataset
 
     def _rows_of(self, split: str, *, streaming: bool) -> list[Row]:
-        """Returns the rows of ``train``, ``train[:10%]`` or ``train+test``; streams have whole splits only.
+        """Returns the rows of ``train``, ``train[:10%]`` or ``train+test``. Streams have only whole splits.
 
         Raises:
           ValueError: nothing is declared for such a split.

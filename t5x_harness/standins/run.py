@@ -1,4 +1,4 @@
-"""The stand-ins of one run, in its process: what they replace, and the record of it."""
+"""The stand-ins of one run, in its process: they replace what is out of reach, and are recorded."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _LOADED = "rows declared for load_dataset"
 
 
 class StandIns:
-    """What is generated for a run.
+    """The stand-ins that are generated for a run.
 
     Args:
-      spec: the run, with its policy and declared rows.
-      folder: the folder for generated files, which no other run uses.
-      rows: how many rows the model's embedding has; None if that is not known.
+      spec: the spec of the run, with its policy and declared rows.
+      folder: the folder for generated files; no other run uses it.
+      rows: the number of rows of the model's embedding; None if it is not known.
     """
 
     def __init__(self, spec: RunSpec, folder: Path, rows: int | None) -> None:
@@ -49,13 +49,13 @@ class StandIns:
         self._vocabularies = VocabularyFiles(folder / "vocabularies", self._policy, rows, self._note_vocabulary)
 
     def install(self) -> None:
-        """Has vocabularies and datasets come from stand-ins; called before the user's modules load any."""
+        """Makes stand-ins provide vocabularies and datasets. It is called before the user's modules load any."""
         self._vocabularies.install()
         install_rows(self._samples, self._policy, self._note_hugging_face)
         t5_package.install(self._policy, self._note_t5)
 
     def take_places(self, dataset: DatasetConfig, tasks: Iterable[seqio.Task]) -> None:
-        """Gives the tasks of a dataset the user's rows, or generated TFDS data if their own data is not here.
+        """Gives the tasks of a dataset the user's rows, or generated TFDS data if their own data is missing.
 
         Args:
           dataset: a dataset of the config.
@@ -91,9 +91,9 @@ class StandIns:
                 self._read_uncached(task)
 
     def source_of(self, task: seqio.Task) -> str | None:
-        """Says what a task reads here instead of its own source; returns None if it reads its own.
+        """Describes what a task reads here instead of its own source; returns None if it reads its own.
 
-        Whether the user's function reads declared rows through ``load_dataset`` is known once it has been called.
+        Whether the user's function reads declared rows through ``load_dataset`` is known only after it has been called.
         """
         import seqio
 
@@ -127,12 +127,12 @@ class StandIns:
         return file is not None and self._vocabularies.replaces(file)
 
     def take_changes(self) -> Sequence[Change]:
-        """Returns what was generated since the last call."""
+        """Returns records of what was generated since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
     def take_doubts(self) -> Sequence[str]:
-        """Returns what could not be judged since the last call, because it was generated or could not be generated."""
+        """Returns what could not be judged since the last call, because data was generated or could not be."""
         doubts, self._not_checked = self._not_checked, []
         return doubts
 
@@ -149,7 +149,7 @@ class StandIns:
             )
 
     def _read_uncached(self, task: seqio.Task) -> None:
-        """Has a task read without its cache, if the cache cannot be reached or does not have the user's rows."""
+        """Makes a task read without its cache if the cache cannot be reached or does not have the user's rows."""
         import seqio
 
         from t5x_harness.standins import sources
@@ -205,6 +205,6 @@ class StandIns:
 
 
 def rows_in_text(program: GinProgram) -> int | None:
-    """Returns how many rows the model's embedding has, according to the config's text, or None if it does not say."""
+    """Returns the number of rows of the model's embedding according to the config, or None if it does not say."""
     values = [program.resolve(b).value for b in program.final_bindings if b.param in ("vocab_size", "num_embeddings")]
     return max((value for value in values if isinstance(value, int)), default=None)

@@ -1,6 +1,6 @@
-"""What SeqIO tasks read, whether it is within reach, and other data for them: the user's rows, or generated TFDS data.
+"""The sources of SeqIO tasks: whether they are within reach, and the rows or generated data that replace them.
 
-A task keeps its preprocessors, features and metrics; only what is read changes.
+A task keeps its preprocessors, features and metrics; only its source changes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def patterns_of(task: seqio.Task, split: str) -> tuple[str, ...]:
 
 
 def is_generated(task: seqio.Task) -> bool:
-    """Tells whether a task's examples come from code and not from files; only then may they never end."""
+    """Tells whether a task's examples come from code and not from files. Only such examples may be endless."""
     return not isinstance(task.source, (seqio.FileDataSource, seqio.TfdsDataSource))
 
 
@@ -54,7 +54,7 @@ def files_of(task: seqio.Task, split: str) -> Sequence[str] | None:
 
 
 def out_of_reach(task: seqio.Task, split: str) -> tuple[str, ...]:
-    """Returns where a split's data is, if it is in buckets that this machine does not see."""
+    """Returns the addresses of a split's data if it is in buckets that this machine does not see."""
     if isinstance(task.source, seqio.TfdsDataSource):
         _, folder = task.source.tfds_dataset.get_split_params(split)
         return (str(folder),) if folder and is_unreachable(str(folder)) else ()
@@ -64,7 +64,7 @@ def out_of_reach(task: seqio.Task, split: str) -> tuple[str, ...]:
 
 
 def splits_of(task: seqio.Task) -> Sequence[str]:
-    """Returns the splits of a task; empty if only data that is not here could tell."""
+    """Returns the splits of a task; empty if only data that is missing here could tell."""
     try:
         return tuple(task.splits)
     except Exception:  # TFDS raises in many ways, and SeqIO a ValueError for a dataset that is not prepared
@@ -72,16 +72,16 @@ def splits_of(task: seqio.Task) -> Sequence[str]:
 
 
 def declared_size(task: seqio.Task, split: str) -> int | None:
-    """Returns how many examples a source says a split has, or None if it does not say."""
+    """Returns the number of examples that a source declares for a split, or None if it declares none."""
     try:
         number: Any = task.source.num_input_examples(split)
-    except Exception:  # the data is not here, or the split is not counted
+    except Exception:  # the data is missing, or the split is not counted
         return None
     return int(number) if number and number != float("inf") else None
 
 
 def cache_of(task: seqio.Task) -> str | None:
-    """Returns the folder with a task's cached examples, or None if there is none within reach."""
+    """Returns the folder with a task's cached examples, or None if no such folder is within reach."""
     folder: str | None = task.cache_dir if task.supports_caching else None
     return folder
 
@@ -93,11 +93,11 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
     """Gives a task a source of the user's rows; splits without rows are still read from its own source.
 
     Args:
-      task: a registered task, which is changed.
-      samples: its rows, with the columns that its first preprocessor gets; for text files one column, ``text``.
+      task: a registered task; it is changed.
+      samples: its rows, with the columns that its first preprocessor takes; for text files one column, ``text``.
 
     Raises:
-      ValueError: the values cannot be made into tensors, or a task that reads lines gets other columns.
+      ValueError: the values cannot be made into tensors, or rows for a task that reads lines have other columns.
     """
     before = task.source
     dtypes = _dtypes_of(before)
@@ -121,18 +121,18 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
 
 
 def _sizes(source: seqio.DataSourceInterface, counts: Mapping[str, int], splits: int) -> Mapping[str, int] | None:
-    """Returns how many examples a source with rows declares: what it declared before, as rates of mixtures use it."""
-    if isinstance(source, seqio.TfdsDataSource):  # it takes the size from its data, which is not here
+    """Returns the sizes that a source with rows declares: the same as before, because mixing rates use them."""
+    if isinstance(source, seqio.TfdsDataSource):  # it takes the size from its data, which is missing
         return counts if len(counts) == splits else None
     declared = upstream.declared_sizes(source)
     return {**counts, **declared} if declared is not None else None
 
 
 def read_uncached(task: seqio.Task) -> None:
-    """Has a task read the examples of its cache from its source, preprocessed as they come.
+    """Makes a task read the examples of its cache from its source and preprocess them as they are read.
 
     Args:
-      task: a registered task that can be cached, which is changed.
+      task: a registered task that can be cached; it is changed.
     """
 
     def examples(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
@@ -146,7 +146,7 @@ def _line_of(row: Row) -> Any:
     """Returns the line that a row stands for.
 
     Raises:
-      ValueError: the row has other columns than ``text``.
+      ValueError: the row has columns other than ``text``.
     """
     if list(row) != ["text"]:
         raise ValueError(f"the task reads lines, so its rows have one column, text, and not {', '.join(row)}")
@@ -154,16 +154,16 @@ def _line_of(row: Row) -> Any:
 
 
 def _splits_of(source: seqio.DataSourceInterface, *, everything: bool) -> Sequence[str]:
-    """Returns the splits of a source; if they are not known and rows are for all, the usual ones."""
+    """Returns the splits of a source, or the usual ones if they are not known and the rows are for all splits."""
     try:
         found = tuple(source.splits)
-    except Exception:  # the TFDS dataset is not there
+    except Exception:  # the TFDS dataset is missing
         found = ()
     return found or (USUAL_SPLITS if everything else ())
 
 
 def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
-    """Returns the dtypes of a source's features, nested like them; empty if the source does not say."""
+    """Returns the dtypes of a source's features, nested as they are; empty if the source does not declare them."""
     if isinstance(source, seqio.TFExampleDataSource):
         described = source.feature_description.items()
         return {name: spec.dtype.as_numpy_dtype for name, spec in described if spec.dtype is not tf.string}
@@ -186,7 +186,7 @@ class _Rows:
         return len(self._rows)
 
     def dataset(self) -> tf.data.Dataset:
-        """Returns the rows in order; a dimension whose size differs is unknown."""
+        """Returns the rows in order. A dimension whose size differs between rows is unknown."""
         dataset = tf.data.Dataset.from_generator(self._iterate, output_signature=self._signature)
         return dataset.apply(tf.data.experimental.assert_cardinality(len(self._rows)))
 
@@ -218,7 +218,7 @@ def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
     """Returns the shape and dtype that all values of a column have.
 
     Raises:
-      ValueError: the rows differ in the number of dimensions.
+      ValueError: the rows differ in their number of dimensions.
     """
     if len({value.ndim for value in values}) > 1:
         raise ValueError("a column has lists in some rows and single values in others")
@@ -226,18 +226,18 @@ def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
     dtypes = [value.dtype for value in values]
     if dtypes[0].kind == "O":
         return tf.TensorSpec(shape, tf.string)
-    floats = [dtype for dtype in dtypes if dtype.kind == "f"]  # whole numbers among them do not make them doubles
+    floats = [dtype for dtype in dtypes if dtype.kind == "f"]  # whole numbers among them do not make doubles
     return tf.TensorSpec(shape, tf.as_dtype(np.result_type(*(floats or dtypes))))
 
 
 @dataclasses.dataclass(frozen=True)
 class GeneratedTfds:
-    """A TFDS dataset that was generated, or could not be.
+    """A TFDS dataset that was generated or could not be generated.
 
     Attributes:
-      name: the dataset as the task names it.
-      folder: the folder that the task reads it from; None for TFDS' own choice.
-      problem: why it could not be generated, or None.
+      name: the dataset's name in the task.
+      folder: the folder that the task reads it from; None if TFDS chooses it.
+      problem: the reason why it could not be generated, or None.
     """
 
     name: str
@@ -248,16 +248,16 @@ class GeneratedTfds:
 def generate_tfds(
     source: seqio.TfdsDataSource, folder: Path, policy: StandInPolicy, batch: int
 ) -> Iterator[GeneratedTfds]:
-    """Has a source read generated data if its own is not here.
+    """Makes a source read generated data if its own is missing.
 
-    A dataset stays as it is if TFDS has it, if its name, config or version is wrong, and if it is missing from a local
+    A dataset stays unchanged if TFDS has it, if its name, config or version is wrong, or if it is missing from a local
     folder that the task or ``--tfds_data_dir`` names: the last two are the user's errors.
 
     Args:
-      source: a task's source, which is changed.
+      source: a task's source; it is changed.
       folder: the TFDS ``data_dir`` for generated data.
       policy: when data is generated.
-      batch: the size of the largest batch that is read of it.
+      batch: the size of the largest batch that is read from it.
     """
     if policy is StandInPolicy.OFF:
         return
@@ -302,13 +302,13 @@ def _prepared(
         return GeneratedTfds(name, data_dir, str(error))
     except (
         Exception
-    ):  # the name, the version or the user's builder is wrong: rules on TFDS report it, or the reading does
+    ):  # the name, the version or the user's builder is wrong: rules on TFDS or the reading of the data report it
         return None
     return GeneratedTfds(name, data_dir)
 
 
 def _is_missing(loader: Any, name: str, data_dir: str | None, policy: StandInPolicy) -> bool:
-    """Tells whether TFDS knows a dataset whose data is not here, and no local folder is meant to have it."""
+    """Tells whether TFDS knows a dataset, its data is missing here, and no local folder is meant to have it."""
     import tensorflow_datasets
 
     if data_dir is not None:

@@ -12,7 +12,7 @@ from t5x_harness.spec import StandInPolicy
 
 
 def install(policy: StandInPolicy, note: Callable[[], None]) -> None:
-    """Has ``import t5.data.mixtures`` register the stand-ins in this process, unless Python finds the package.
+    """Makes ``import t5.data.mixtures`` register the stand-ins in this process, unless Python finds the package.
 
     Args:
       policy: whether there are stand-ins at all.
@@ -24,7 +24,7 @@ def install(policy: StandInPolicy, note: Callable[[], None]) -> None:
 
 
 class _Finder:
-    """Finds the modules of the stand-in, and loads them."""
+    """Finds the modules of the stand-in and loads them."""
 
     def __init__(self, note: Callable[[], None]) -> None:
         self._note = note

@@ -1,8 +1,8 @@
 """Generated TFDS datasets, prepared on disk by the dataset's own builder, so that they are read like real ones.
 
-Only what a builder downloads is generated. Its name, configs, versions, features and splits are its own, and so are its
-errors.  Examples follow from the features alone: texts are words with a full stop, as long as their names suggest;
-labels and numbers are within their range.  The same split of the same dataset has the same examples everywhere.
+Only what a builder downloads is generated. The name, configs, versions, features, splits and errors are the builder's.
+Examples follow from the features alone: texts are words with a full stop, as long as their names suggest; labels and
+numbers are within their range.  The same split of the same dataset has the same examples everywhere.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
 _LEAST = 128
-"""How many examples a split has at least: one percent of them is still an example."""
+"""The least number of examples of a split: one percent of them is still an example."""
 
 _BEYOND = 64
-"""How many examples there are after the last one that an instruction names, for what reads on from there."""
+"""The number of examples after the last one that an instruction names, for code that keeps reading after it."""
 
 _MOST = 4096
 
@@ -37,13 +37,13 @@ _IDENTIFIER = re.compile(r"[/_](?:id|idx|guid|uuid|key|url)$", re.IGNORECASE)
 
 _SENTENCE = (6, 24)
 _LENGTHS = ((_SHORT, (2, 10)), (_LONG, (60, 180)))
-"""How many words a text has, by what its keys contain; the first match counts, else it is a sentence."""
+"""The range of the number of words of a text whose keys match. The first match counts; other texts are sentences."""
 
 _LARGEST = 9
 """The largest integer: small enough to be an index into a generated text."""
 
 _SIDE = 8
-"""The size of a dimension that a tensor's shape leaves open."""
+"""The size of any dimension that a tensor's shape leaves open."""
 
 
 def prepare(
@@ -55,18 +55,18 @@ def prepare(
     number: int = _LEAST,
     any_version: bool = False,
 ) -> tfds.core.DatasetBuilder:
-    """Prepares generated data of a dataset in a folder, offline.
+    """Prepares generated data of a dataset in a folder, without the network.
 
     Args:
-      name: as ``tfds.builder`` takes it: ``squad:3.0.0``, ``wmt_t2t_translate/de-en:1.0.0``.
+      name: the name for ``tfds.builder``, such as ``squad:3.0.0`` or ``wmt_t2t_translate/de-en:1.0.0``.
       folder: the ``data_dir``; if it has the dataset already, nothing is done.
       builder_kwargs: further arguments of the builder.
       splits: the splits, if the builder's own code does not tell them.
-      number: how many examples each split gets.
-      any_version: also make versions that TFDS reads but no longer generates, as a folder may have them from before.
+      number: the number of examples of each split.
+      any_version: whether to make versions that TFDS reads but no longer generates: a folder may have older data.
 
     Returns:
-      The builder, prepared.
+      The builder, whose data is prepared.
 
     Raises:
       ValueError: there is no such dataset or config, or TFDS says that this version is too old to be generated.
@@ -89,20 +89,20 @@ def prepare(
 
 
 def examples_needed(instructions: Iterable[str], batch: int = 0) -> int:
-    """Returns how many examples a split must have for what is read of it.
+    """Returns the number of examples that a split needs for what is read from it.
 
     Args:
-      instructions: what tasks read, such as ``train`` or ``train[50000:60000]``.
-      batch: how many examples a batch has.
+      instructions: the splits or slices that tasks read, such as ``train`` or ``train[50000:60000]``.
+      batch: the number of examples of a batch.
     """
     ends = [int(end) for text in instructions for end in re.findall(r"(?<!\w)(\d+)(?![\d%])", text.replace("_", ""))]
     return max(_LEAST, min(batch, _MOST), *(end + _BEYOND for end in ends))
 
 
 def splits_of(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
-    """Returns the splits that a builder's code says it makes; empty if only the data could tell.
+    """Returns the splits that a builder makes according to its code; empty if only the data could tell.
 
-    TFDS has no list of them before the data is there. So the code is read, and if it does not name them, it is run
+    TFDS has no list of them before the data is prepared. So the code is read, and if it does not name them, it is run
     without any download.
     """
     if read := _read_splits(type(builder)):
@@ -114,7 +114,7 @@ def splits_of(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
 
 
 def _read_splits(builder_cls: type) -> tuple[str, ...]:
-    """Returns the names in what ``_split_generators`` returns, if all of them are written out there."""
+    """Returns the names of the splits that ``_split_generators`` returns, if its code writes out all of them."""
     source = source_of_splits(builder_cls)
     if source is None:
         return ()
@@ -150,13 +150,13 @@ def _name_of(node: ast.expr | None) -> str | None:
 
 
 class _NothingDownloaded:
-    """Takes the place of TFDS' download manager: it returns a path for everything, and nothing is there."""
+    """Replaces TFDS' download manager: it returns a path for everything, and downloads nothing."""
 
     manual_dir = Path("/nonexistent")
     download_dir = manual_dir
 
     def download(self, urls: Any) -> Any:
-        """Returns a path for each URL."""
+        """Returns a path for every URL."""
         if isinstance(urls, dict):
             return {key: self.download(value) for key, value in urls.items()}
         if isinstance(urls, list | tuple):
@@ -171,7 +171,7 @@ class _NothingDownloaded:
 
 
 class CannotGenerate(ValueError):
-    """No example can be generated for a feature; the message names it."""
+    """No example can be generated for a feature. The message names it."""
 
 
 def examples(
@@ -181,9 +181,9 @@ def examples(
 
     Args:
       features: the builder's features.
-      dataset: the full name of the dataset; it and the split decide what the examples say.
+      dataset: the full name of the dataset, which decides with the split what the examples say.
       split: the name of the split.
-      number: how many examples to yield.
+      number: the number of examples to yield.
 
     Raises:
       CannotGenerate: there is a feature whose values cannot be generated.
@@ -201,7 +201,7 @@ class _Maker:
         self._index = index
 
     def make(self, feature: Any, name: str) -> Any:
-        """Returns a value for a feature, in the form that the feature's ``encode_example`` takes.
+        """Returns a value for a feature in the form that the feature's ``encode_example`` takes.
 
         Args:
           feature: a TFDS feature.
@@ -213,7 +213,7 @@ class _Maker:
         match feature:
             case kinds.TranslationVariableLanguages():
                 return {language: self._text(language) for language in sorted(feature.languages or ["en"])}
-            case kinds.FeaturesDict():  # translations, too
+            case kinds.FeaturesDict():  # also translations
                 return {key: self.make(part, f"{name}/{key}") for key, part in feature.items()}
             case kinds.Dataset() | kinds.Sequence():
                 number = list_length(feature) or int(self._random.integers(1, 4))
@@ -256,7 +256,7 @@ class _Maker:
             return f"generated-{self._index}"
         least, most = next((length for pattern, length in _LENGTHS if pattern.search(name)), _SENTENCE)
         number = self._random.integers(least, most + 1)
-        # Frequent words come first in the list, and more often here.
+        # Frequent words come first in the list, so they are drawn more often.
         chosen = (len(WORDS) * self._random.random(number) ** 2).astype(int)
         words = [WORDS[i] for i in chosen]
         return " ".join([words[0].capitalize(), *words[1:]]) + "."

@@ -1,16 +1,16 @@
 """Generated SentencePiece vocabularies of the size that a path and a model imply, and SeqIO's vocabularies on them.
 
-A config names its vocabulary by a path in a bucket, such as ``gs://t5-data/vocabs/cc_all.32000.100extra/…``.  The
-stand-in has as many pieces as the file at that path, the same special ids as T5's public vocabularies, and bytes for
-everything without a piece of its own: decoding the ids of a text gives the text back (in TensorFlow without leading
+A config names its vocabulary by a path in a bucket such as ``gs://t5-data/vocabs/cc_all.32000.100extra/…``.  The
+stand-in has as many pieces as the file at that path, the special ids of T5's public vocabularies, and bytes for
+everything that has no piece, so decoding the ids of a text returns the text (in TensorFlow without leading
 spaces, which its decoder always drops).  Its ids are not those of the real file.
 
-Two of T5's paths may only differ in where the sentinels come from, the file (``….100extra``) or ``extra_ids=100``.  As
+Two of T5's paths may differ only in where the sentinels come from: the file (``….100extra``) or ``extra_ids=100``.  As
 with the real files, their stand-ins are equal byte for byte once SeqIO has added its extra ids.
 
-A vocabulary keeps the path that the user gave it, by which it is compared, and which reports and config.gin show.  If
-there is an emulated Google Cloud, the file is put into its bucket at that path, for every client to read.  Otherwise
-SeqIO opens another file for that path.
+A vocabulary keeps the path that the user gave it. Comparisons use this path; reports and config.gin show it.  If
+an emulated Google Cloud is available, the file is put into its bucket at that path, for every client to read.
+Otherwise SeqIO opens another file for that path.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PAD_ID = 0
 UNK_ID = 2
 
 _PUBLISHED = re.compile(r"(?:gs://|/gcs/)t5-data/vocabs/")
-"""T5's public vocabularies, whose paths tell their sizes."""
+"""The paths of T5's public vocabularies, which contain their sizes."""
 
 _DEFAULT_PIECES = 32_000
 """The size of T5's English vocabulary, if neither the path nor the model says anything."""
@@ -42,7 +42,7 @@ _DEFAULT_PIECES = 32_000
 _NUMBER_OF_BYTES = 256
 
 _LEAST_WITH_BYTES = 384
-"""Smaller vocabularies have letters instead of bytes; with both, there would hardly be room for pieces."""
+"""Smaller vocabularies have letters instead of bytes. Both together would leave hardly any room for pieces."""
 
 _SENTINELS = re.compile(r"\.(\d+)extra\b")
 _NUMBER = re.compile(r"(?<!\d)\d{3,7}(?!\d)")
@@ -52,11 +52,11 @@ _BUCKET = re.compile(r"^(?:\w+://|/gcs/)[^/]*/")
 
 @dataclasses.dataclass(frozen=True)
 class VocabularySize:
-    """How many ids a SentencePiece file has.
+    """The number of ids of a SentencePiece file.
 
     Attributes:
-      pieces: ids including padding, end of sequence and unknown, but not the sentinels.
-      sentinels: ``<extra_id_…>`` pieces that the file itself has at its end.
+      pieces: the number of ids, including padding, end of sequence and unknown, but not the sentinels.
+      sentinels: the number of ``<extra_id_…>`` pieces at the end of the file itself.
     """
 
     pieces: int
@@ -64,7 +64,7 @@ class VocabularySize:
 
     @property
     def total(self) -> int:
-        """All ids of the file."""
+        """The number of all ids of the file."""
         return self.pieces + self.sentinels
 
 
@@ -72,11 +72,11 @@ def size_of(path: str, *, rows: int | None = None, extra_ids: int = 0) -> Vocabu
     """Returns the size of the vocabulary that a path names.
 
     Args:
-      path: the SentencePiece file. A number in it says how large the vocabulary is, as in ``cc_all.32000.100extra`` or
-        ``my_vocab_64k``; the file's name counts more than its folder's, and the bucket's does not count.
-      rows: how many rows the model's embedding has, which T5's models round up to a multiple of 128; None if that is
+      path: the SentencePiece file. A number in it is the size of the vocabulary, as in ``cc_all.32000.100extra`` or
+        ``my_vocab_64k``. The name of the file counts more than that of its folder; the bucket's name does not count.
+      rows: the number of rows of the model's embedding, which T5's models round up to a multiple of 128; None if it is
         not known. It decides if the path says nothing.
-      extra_ids: how many ids SeqIO adds to the file's.
+      extra_ids: the number of ids that SeqIO adds to those of the file.
     """
     for part in reversed(_BUCKET.sub("", path).split("/")):
         sentinels = int(found[1]) if (found := _SENTINELS.search(part)) else 0
@@ -109,7 +109,7 @@ def _of_thousands(number: int, rows: int | None, others: int) -> int:
 
 @functools.lru_cache(maxsize=8)
 def model_of(size: VocabularySize) -> bytes:
-    """Returns a serialized SentencePiece unigram model; the same bytes for the same size.
+    """Returns a serialized SentencePiece unigram model: the same bytes for the same size.
 
     Ids 0, 1 and 2 are padding, end of sequence and unknown; the sentinels are the last ids in descending order. From
     384 pieces on, it has a piece for each byte; smaller models have letters only, and other characters become unknown.
@@ -163,13 +163,13 @@ def _scored(number: int) -> list[tuple[str, float]]:
 
 
 class VocabularyFiles:
-    """Which file stands for which path, the same one each time.
+    """The files that stand in for paths: always the same file for a path.
 
     Args:
-      folder: where the files are written.
+      folder: the folder that the files are written to.
       policy: when a file is generated.
-      rows: how many rows the model's embedding has; None if that is not known.
-      note: called once for each path, with the path and what took its place.
+      rows: the number of rows of the model's embedding; None if it is not known.
+      note: called once for each path, with the path and a description of its replacement.
     """
 
     def __init__(self, folder: Path, policy: StandInPolicy, rows: int | None, note: Callable[[str, str], None]) -> None:
@@ -181,7 +181,7 @@ class VocabularyFiles:
         self._generated: set[str] = set()
 
     def install(self) -> None:
-        """Has SeqIO open these files in this process; if several runs share it, the last run's files count."""
+        """Makes SeqIO open these files in this process. If several runs share it, the last run's files count."""
         from t5x_harness.upstream.seqio import open_vocabulary_files
 
         open_vocabulary_files(self.file_for)
@@ -206,7 +206,7 @@ class VocabularyFiles:
         if here is not None and object_file is not None:
             here.claim(path)
             object_file.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(file, object_file)  # whole, where both are on one disk
+            shutil.move(file, object_file)  # atomic if both are on one disk
         self._generated.add(path)
         sentinels = f", {size.sentinels} of them sentinels" if size.sentinels else ""
         self._note(path, f"{size.total:,} generated pieces{sentinels}")
