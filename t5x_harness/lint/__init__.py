@@ -1,6 +1,6 @@
-"""Static reading of gin: what is wrong with a config, found without importing T5X, JAX or TensorFlow.
+"""Static reading of gin: finds the mistakes in a config without importing T5X, JAX or TensorFlow.
 
-:func:`lint` is the lint stage of a run, :func:`classify` tells run configs from fragments that are only included.
+:func:`lint` is the lint stage of a run. :func:`classify` tells run configs from fragments that are only included.
 """
 
 from __future__ import annotations

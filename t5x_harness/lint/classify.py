@@ -1,4 +1,4 @@
-"""Tells run configs from fragments: files that are only there to be included."""
+"""Tells run configs from fragments, which are files that only serve to be included."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from t5x_harness.spec import Location, Mode, RunSpec
 from t5x_harness.system.misspelling import closest
 
 LEFT_TO_LAUNCHER = ("MODEL_DIR", "EVAL_OUTPUT_DIR", "INFER_OUTPUT_DIR", "CHECKPOINT_PATH")
-"""What T5X's files leave to the launch of a run: output folders, for which a run here has one of its own, and the
-checkpoint to evaluate or infer with, for which it has a stand-in."""
+"""The macros that T5X's files leave to the launch of a run: output folders, which a run here replaces by its own, and
+the checkpoint to evaluate or infer with, which it replaces by a stand-in."""
 
 
 class FileKind(enum.StrEnum):
-    """What a gin file is for."""
+    """The purpose of a gin file."""
 
     RUN_CONFIG = "run config"
     FRAGMENT = "fragment"
@@ -28,13 +28,14 @@ class FileKind(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
-    """What a gin file, or several that are run together, is.
+    """The kind of a gin file, or of several that are run together, and the reason.
 
     Attributes:
-      kind: a run config can be run as it is, a fragment is only included, and a broken file cannot be read far enough
+      kind: its kind. A run config can be run as it is, a fragment is only included, and a broken file cannot be read
+          far enough
         to know.
-      mode: what a run config runs, or would, if it left nothing open; None for the others.
-      reason: why it is what it is, with the place of the fault in a broken file.
+      mode: the mode that a run config runs in, or would run in if it left nothing open; None for the others.
+      reason: why it is of this kind, with the place of the fault in a broken file.
       location: the line of the file that makes it a run config: its binding of T5X's function, or the include that
         brings it; None for the others.
     """
@@ -60,7 +61,7 @@ def classify(config: RunSpec | str | Path, *, t5x_parent: str | Path | None = No
 
 
 def classify_program(program: GinProgram) -> Classification:
-    """Classifies what was read of one or more files."""
+    """Classifies the statements that were read from one or more files."""
     name = ", ".join(program.spec.gin_files) or "the run"
     mode = program.mode
     if not program.complete:
@@ -79,7 +80,7 @@ def classify_program(program: GinProgram) -> Classification:
 
 
 def _lacking(program: GinProgram) -> str | None:
-    """Returns what a program that was read to the end lacks to be a run; None if it lacks nothing."""
+    """Returns what a fully read program lacks to be a run; None if it lacks nothing."""
     if program.mode is None:
         if program.entries:
             return f"it binds {_short(program.entries[0].target)}, which is none of train, evaluate and infer"
@@ -95,7 +96,7 @@ def _lacking(program: GinProgram) -> str | None:
 
 
 def _start(program: GinProgram) -> Location | None:
-    """Returns the line of a file that the user named which makes it a run: a binding of the entry, or its include."""
+    """Returns the line that makes a file named by the user a run: a binding of the entry, or its include."""
     binding = next((b for b in program.entries if b.target == program.entry), None)
     if binding is None:
         return None
@@ -103,7 +104,7 @@ def _start(program: GinProgram) -> Location | None:
 
 
 def unbound_parameters(program: GinProgram, snapshot: Snapshot) -> tuple[str, ...]:
-    """Returns the parameters without a default of the function that T5X calls, which nothing binds."""
+    """Returns the unbound parameters of the function that T5X calls, if they have no default."""
     entry = program.entry
     configurable = snapshot.find(entry) if entry is not None else None
     if entry is None or configurable is None:
@@ -116,7 +117,7 @@ def _short(target: str | None) -> str:
 
 
 class RunIf(enum.Enum):
-    """When a config is judged as a run; otherwise it is a fragment, and what needs the whole run is not judged."""
+    """When a config is judged as a run. Otherwise it is a fragment, and rules that need the whole run are skipped."""
 
     ALWAYS = "always"
     STARTED = "it binds train, evaluate or infer, or cannot be read"
@@ -124,7 +125,7 @@ class RunIf(enum.Enum):
 
 
 def why_fragment(program: GinProgram, run_if: RunIf) -> str | None:
-    """Returns what makes a config a fragment, as a sentence about the file; None for a run."""
+    """Returns why a config is a fragment, as a sentence about the file; None for a run."""
     if run_if is RunIf.ALWAYS or (run_if is RunIf.STARTED and program.mode is not None):
         return None
     classification = classify_program(program)

@@ -1,4 +1,4 @@
-"""Edits of a gin file: each function makes one fix, or no edit where the text is not as plain as it expects."""
+"""Edits of a gin file: each function makes one fix, or no edit if the text is not as plain as it expects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StatementText:
     Attributes:
       file: the file's name, as locations show it.
       first: its first line, counted from 1.
-      lines: its lines without their ends; a comment behind it belongs to it.
+      lines: its lines without their line ends; a trailing comment belongs to it.
       tokens: its tokens, whose rows count from 1 at the first line.
     """
 
@@ -41,12 +41,12 @@ class StatementText:
 
     @property
     def is_indented(self) -> bool:
-        """Whether it is a binding inside a block."""
+        """Whether it is a binding in a block."""
         return self.lines[0][:1].isspace()
 
     @cached_property
     def code(self) -> tuple[str, ...]:
-        """Its lines with strings and comments blanked out, so that a name is found only where it is one."""
+        """Its lines with strings and comments blanked out, so that names are found only in code."""
         lines = [list(line) for line in self.lines]
         for token in self.tokens:
             if token.type in (tokenize.STRING, tokenize.COMMENT):
@@ -65,13 +65,13 @@ class StatementText:
         return tuple(token for token in self.tokens[equals + 1 :] if token.type not in beside)
 
     def with_lines(self, lines: Sequence[str]) -> tuple[Edit, ...]:
-        """Returns the edit that gives it these lines; none if they are those it has."""
+        """Returns the edit that gives it these lines; none if it has them already."""
         if tuple(lines) == self.lines:
             return ()
         return (Edit(self.file, self.first, self.last, "".join(f"{line}\n" for line in lines)),)
 
     def with_text(self, start: tuple[int, int], end: tuple[int, int], text: str) -> tuple[Edit, ...]:
-        """Returns the edit that puts ``text`` in place of what lies between two positions of tokens on one line."""
+        """Returns the edit that replaces the text between two token positions on one line by ``text``."""
         (row, begin), (last_row, stop) = start, end
         if row != last_row:
             return ()
@@ -102,13 +102,13 @@ def statement_at(program: GinProgram, at: Location) -> StatementText | None:
 
 
 REGISTRATION = "from __gin__ import dynamic_registration"
-"""The statement that lets a file name whatever it imports."""
+"""The statement that lets a file use the names of everything that it imports."""
 
 Edits = tuple[Edit, ...]
 
 
 def move_below(program: GinProgram, at: Location, include: int) -> Edits:
-    """Moves a binding below the include in line ``include``, with the comment that is about it alone."""
+    """Moves a binding below the include in line ``include``, along with a comment that is only about the binding."""
     statement = statement_at(program, at)
     target = statement_at(program, Location(at.file, include))
     if statement is None or target is None or statement.is_indented:
@@ -131,26 +131,26 @@ def raise_registration(program: GinProgram, at: Location) -> Edits:
 
 
 def remove(program: GinProgram, at: Location) -> Edits:
-    """Takes a statement out of its file."""
+    """Removes a statement from its file."""
     statement = statement_at(program, at)
     return () if statement is None else (Edit(at.file, statement.first, statement.last, ""),)
 
 
 def add_import(program: GinProgram, at: Location, statement: str) -> Edits:
-    """Adds an import to a file under dynamic registration, below the imports that stand above its first use ``at``."""
+    """Adds an import to a file under dynamic registration, below the imports that precede its first use ``at``."""
     above = [line for line in _imports(program, at.file) if line < at.line]
     last = statement_at(program, Location(at.file, above[-1])) if above else None
     return () if last is None else (_insert(at.file, last.last + 1, [statement]),)
 
 
 def begin_with(program: GinProgram, file: str, statements: Iterable[str]) -> Edits:
-    """Puts statements in front of all others of a file, below the comment that heads the file."""
+    """Puts statements before all others of a file, below the comment at its top."""
     lines = lines_of(program, file)
     if not lines:
         return ()
     first = next((n for n, line in enumerate(lines, start=1) if line.strip() and not line.startswith("#")), len(lines))
     while first > 1 and lines[first - 2].startswith("#"):
-        first -= 1  # a comment right above the first statement is about that
+        first -= 1  # a comment directly above the first statement is about that statement
     return (_insert(file, first, list(statements)),)
 
 
@@ -165,7 +165,7 @@ def _insert(file: str, line: int, lines: Sequence[str]) -> Edit:
 
 
 def _first_of_paragraph(lines: Sequence[str], statement: StatementText) -> int:
-    """Returns the line where the comment right above a statement begins, if it can be about nothing else."""
+    """Returns the first line of the comment directly above a statement, if it can be about nothing else."""
     below = lines[statement.last] if statement.last < len(lines) else ""
     if below.strip() and not below.startswith(("#", "include")):
         return statement.first
@@ -180,7 +180,7 @@ _BINDING_LINE = re.compile(r"(?P<key>\s*[\w./]+\s*=\s*)(?P<value>[^\s#](?:[^#]*[
 
 
 def rename_bound(program: GinProgram, at: Location, old: str, new: str) -> Edits:
-    """Renames what a binding binds: its parameter, or the macro. The name stands right before the ``=``."""
+    """Renames what a binding binds: its parameter, or the macro. The name directly precedes the ``=``."""
     return _substitute(statement_at(program, at), rf"(?<!\w){re.escape(old)}(?=\s*=)", new, first_line_only=True)
 
 
@@ -190,7 +190,7 @@ def rename_macro_use(program: GinProgram, at: Location, old: str, new: str) -> E
 
 
 def rename_scope(program: GinProgram, at: Location, old: str, new: str) -> Edits:
-    """Renames the scope of a binding, in the head of its block if it stands in one."""
+    """Renames the scope of a binding, in the head of its block if it is in one."""
     statement = _head(program, at)
     return _substitute(statement, rf"^{re.escape(old)}(?=/[\w.]+\s*[.:=])", new, first_line_only=True)
 
@@ -206,7 +206,7 @@ def rename_selector(program: GinProgram, file: str, old: str, new: str) -> Edits
 
 
 def set_literal(program: GinProgram, at: Location, value: Any, text: str) -> Edits:
-    """Writes ``text`` for a binding's value, if that is one literal equal to ``value`` and of its type."""
+    """Replaces a binding's value by ``text``, if it is a single literal that equals ``value`` and has its type."""
     statement = statement_at(program, at)
     if statement is None or not statement.value:
         return ()
@@ -220,7 +220,7 @@ def set_literal(program: GinProgram, at: Location, value: Any, text: str) -> Edi
 
 
 def add_call(program: GinProgram, at: Location) -> Edits:
-    """Puts ``()`` behind a reference that is the whole value of a binding."""
+    """Adds ``()`` to a reference that is the whole value of a binding."""
     statement = statement_at(program, at)
     if statement is None or not statement.value or statement.value[-1].type != tokenize.NAME:
         return ()
@@ -228,7 +228,7 @@ def add_call(program: GinProgram, at: Location) -> Edits:
 
 
 def drop_call(program: GinProgram, at: Location) -> Edits:
-    """Takes the ``()`` away from a reference that is the whole value of a binding."""
+    """Removes the ``()`` from a reference that is the whole value of a binding."""
     statement = statement_at(program, at)
     if statement is None or [token.string for token in statement.value[-2:]] != ["(", ")"]:
         return ()
@@ -238,7 +238,7 @@ def drop_call(program: GinProgram, at: Location) -> Edits:
 def write_value(program: GinProgram, at: Location, text: str) -> Edits:
     """Writes ``text`` as the value of a one-line binding that Gin cannot parse, with the quotes that the file prefers.
 
-    After a syntax error the parser may have started anew inside a string of several lines. In a file with such strings,
+    After a syntax error, the parser may have resumed inside a string of several lines. In a file with such strings,
     only the first error is trusted.
     """
     lines = lines_of(program, at.file)
@@ -260,7 +260,7 @@ def write_value(program: GinProgram, at: Location, text: str) -> Edits:
 
 
 def _head(program: GinProgram, at: Location) -> StatementText | None:
-    """Returns the statement at a place, or the head of the block that it stands in."""
+    """Returns the statement at a place, or the head of the block that contains it."""
     statement = statement_at(program, at)
     if statement is None or not statement.is_indented:
         return statement
@@ -281,7 +281,7 @@ def _names(statement: object, name: str) -> bool:
 
 
 def _substitute(statement: StatementText | None, pattern: str, new: str, *, first_line_only: bool = False) -> Edits:
-    """Replaces every match of a pattern in a statement's code, and none in its strings and comments."""
+    """Replaces every match of a pattern in a statement's code, but none in its strings and comments."""
     if statement is None:
         return ()
     lines = list(statement.lines)

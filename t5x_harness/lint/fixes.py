@@ -1,4 +1,4 @@
-"""Fixes configs as far as that is safe: applies the edits of findings, lints again, and keeps what made it better."""
+"""Fixes configs as far as that is safe: applies the edits of findings, lints again, and keeps the improvements."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Group = tuple[Edit, ...]
 
 
 def select(groups: Iterable[Group]) -> list[Group]:
-    """Returns the groups of edits that can be applied together, first come, first served; no group is taken apart."""
+    """Returns the groups of edits that can be applied together, first come, first served; no group is split."""
     chosen: list[Group] = []
     taken: list[Edit] = []
     for group in groups:
@@ -54,11 +54,11 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
     """Applies edits of one file that do not touch the same line.
 
     Args:
-      text: with the file's own line ends.
-      edits: of this file; those in front of the same line keep their order.
+      text: the file's text, with its own line ends.
+      edits: the edits of this file; insertions before the same line keep their order.
 
     Returns:
-      The text with new lines ended as the lines around them; whether the last line is ended stays as it was.
+      The edited text. New lines have the line ends of the lines around them, and the last line has one only if it did.
     """
     lines = [(line.rstrip("\r\n"), line[len(line.rstrip("\r\n")) :]) for line in _LINE.findall(text)]
     usual = next((end for _, end in lines if end), "\n")
@@ -74,7 +74,7 @@ def apply_edits(text: str, edits: Sequence[Edit]) -> str:
 
 
 def unified_diff(name: str, before: str, after: str) -> str:
-    """Returns the change of one file as ``patch -p0`` and ``git apply -p0`` take it; empty for no change."""
+    """Returns the change of one file in the form that ``patch -p0`` and ``git apply -p0`` read; empty for no change."""
     lines = difflib.unified_diff(_LINE.findall(before), _LINE.findall(after), name, name)
     return "".join(line if _END.search(line) else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
@@ -90,7 +90,7 @@ def read_exactly(path: Path) -> str:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replaces the text of a file at once; its mode stays, and a link to it stays a link.
+    """Replaces the text of a file atomically; its mode is kept, and a link to it stays a link.
 
     Raises:
       OSError: it cannot be written; the file is unchanged.
@@ -111,12 +111,12 @@ def write_atomically(path: Path, text: str) -> None:
 
 _MOST_ROUNDS = 50  # each fixes at least one finding of each file
 
-_UNKNOWN = frozenset({"GIN13", "GIN14", "GIN18"})  # parameters, names and macros: nothing is known of what they give
+_UNKNOWN = frozenset({"GIN13", "GIN14", "GIN18"})  # parameters, names and macros: nothing is known about their values
 
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """What is linted as one: a run or a fragment.
+    """A run or a fragment, which is linted as a unit.
 
     Attributes:
       spec: its files and bindings.
@@ -148,13 +148,13 @@ class FixedFile:
 
 @dataclasses.dataclass(frozen=True)
 class Fixes:
-    """What can be fixed.
+    """The fixes of some configs, and the findings that they leave.
 
     Attributes:
       files: the files that change, in the order in which they are read.
       fixed: the findings that the change fixes, each once.
-      refused: those whose edits would bring new errors.
-      elsewhere: files that could be fixed too, had the user named them.
+      refused: the findings whose edits would cause new errors.
+      elsewhere: files that could also be fixed if the user named them.
     """
 
     files: tuple[FixedFile, ...]
@@ -164,42 +164,42 @@ class Fixes:
 
 
 def fix(configs: Sequence[Config], may_change: Callable[[Path], bool]) -> Fixes:
-    """Fixes what is safe to fix, without writing anything.
+    """Makes all fixes that are safe, without writing anything.
 
     Edits that touch the same line wait for the next round, which lints again. A round that leaves a config worse is
-    undone, and its edits are tried one finding at a time. Later rounds may fix an error that an edit brings; what the
-    last round leaves worse is undone, too.
+    undone, and its edits are tried one finding at a time. Later rounds may fix an error that an edit causes. A
+    config that the last round leaves worse is also undone.
 
     Args:
-      configs: what is linted; a file that several of them read has to suit all of them.
-      may_change: says of a file, by its real path, whether the user means it to be changed.
+      configs: the runs and fragments; a file that several of them read has to suit all of them.
+      may_change: returns whether the user wants a file to be changed, given its real path.
     """
     return _Fixer(configs, may_change).fix()
 
 
 @dataclasses.dataclass(frozen=True)
 class _State:
-    """One config as it reads now."""
+    """The current state of one config."""
 
     config: Config
     program: GinProgram
     findings: tuple[Finding, ...]
 
     def path(self, file: str) -> Path:
-        """Returns the real path of a file that locations show."""
+        """Returns the real path of a file named in locations."""
         return Path(os.path.realpath(Path(self.config.spec.cwd) / file))
 
     def reads(self, paths: Collection[Path]) -> bool:
         return any(self.path(file) in paths for file in self.program.files)
 
     def is_worse_than(self, before: _State, *, mendable: bool = False) -> bool:
-        """Returns whether less of the config can be read, or as much with more errors of some kind than before.
+        """Returns whether less of the config can be read than before, or as much but with more errors of some kind.
 
         If more can be read, the errors that come to light were there all along.
 
         Args:
           before: the config as it was.
-          mendable: whether errors that have edits of their own count, too.
+          mendable: whether errors that have edits also count.
         """
         hidden, hidden_before = self._hiding(), before._hiding()
         if hidden != hidden_before:
@@ -218,7 +218,7 @@ class _State:
 
 
 class _Fixer:
-    """The texts as they stand, and what was tried."""
+    """The current texts, and the edits that were tried."""
 
     def __init__(self, configs: Sequence[Config], may_change: Callable[[Path], bool]) -> None:
         self._may_change = may_change
@@ -249,7 +249,7 @@ class _Fixer:
         )
 
     def _keep(self, chosen: Sequence[Group]) -> Sequence[Group]:
-        """Applies the edits that make nothing worse; all at once, or else the first group that can be applied alone."""
+        """Applies the edits that make nothing worse: all at once, or else the first group that can be applied alone."""
         if self._try(chosen):
             return chosen
         for group in chosen if len(chosen) > 1 else ():

@@ -1,4 +1,4 @@
-"""What lint rules look at: the statements of a config, and what these give the run's function and its objects."""
+"""The input of lint rules: a config's statements, and the values that they give the run's function and its objects."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from t5x_harness.spec import Location, Mode, Stage, StandInPolicy
 
 @dataclasses.dataclass(frozen=True)
 class Context:
-    """What a rule looks at.
+    """The input of a rule.
 
     Attributes:
       program: the config.
-      snapshot: what the configurables offer that it names.
-      slice: the slice that it is meant for; None if the user did not name one.
+      snapshot: the known parameters of the configurables that it names.
+      slice: the slice that the config is meant for; None if the user did not name one.
     """
 
     program: GinProgram
@@ -34,24 +34,24 @@ class Context:
     slice: Slice | None = None
 
     def in_t5x(self, location: Location) -> bool:
-        """Returns whether a place is in one of T5X's own files, which users do not fix unless they named it."""
+        """Returns whether a place is in one of T5X's own files, which users do not fix unless they named the file."""
         named = (BINDINGS, *self.program.spec.gin_files)
         return location.file not in named and self.program.is_of_t5x(location.file)
 
     def place(self, at: Binding | MacroBinding | Location | None) -> tuple[Location | None, str | None]:
-        """Returns where a statement stands, and its name; or the place itself."""
+        """Returns the location and the name of a statement; for a location, the location itself."""
         return (at.location, str(at)) if isinstance(at, (Binding, MacroBinding)) else (at, None)
 
 
 def finds(mistake: Mistake, *, whole_program: bool = False) -> Callable[[Check[Context]], Rule[Context]]:
-    """Makes a lint rule of a function.
+    """Turns a function into a lint rule.
 
     Args:
-      mistake: what it finds.
+      mistake: the mistake that it finds.
       whole_program: whether it is only meaningful after every statement has been read.
 
     Raises:
-      TypeError: the mistake's bad example does not say which line is at fault.
+      TypeError: the mistake's bad example does not name the line at fault.
     """
     if not mistake.bad.at:
         raise TypeError(f"the rule {mistake.code} does not say which line of its bad example is at fault")
@@ -59,12 +59,12 @@ def finds(mistake: Mistake, *, whole_program: bool = False) -> Callable[[Check[C
 
 
 def where(location: Location) -> str:
-    """Returns a place in a sentence: ``finetune.gin:12``, or the command line."""
+    """Returns a place as it is named in a sentence: ``finetune.gin:12``, or the command line."""
     return "the command line" if location.file == BINDINGS else str(location)
 
 
 def shown_folder(folder: str, program: GinProgram) -> str:
-    """Returns a searched folder, relative to the working directory if below it; T5X's own is not spelled out."""
+    """Returns a searched folder for display, relative to the working directory if below it; T5X's is named in words."""
     if folder == program.t5x_parent:
         return "the folder of t5x"
     path, cwd = Path(folder), Path(program.spec.cwd).absolute()
@@ -72,7 +72,7 @@ def shown_folder(folder: str, program: GinProgram) -> str:
 
 
 CHECKPOINT_MACROS = ("INITIAL_CHECKPOINT_PATH", "CHECKPOINT_PATH")
-"""The macros that name the checkpoint to begin with in T5X's configs: for training, and for all else."""
+"""The macros that name the initial checkpoint in T5X's configs: for training, and for all other modes."""
 
 REPLACED_MACROS = (
     "MODEL_DIR",
@@ -82,7 +82,7 @@ REPLACED_MACROS = (
     *CHECKPOINT_MACROS,
     "TRAIN_STEPS",
 )
-"""All macros whose values come from the controller."""
+"""All macros whose values the controller sets."""
 
 
 _CHECKPOINT = "t5x.utils.CheckpointConfig"
@@ -95,7 +95,7 @@ class ParameterValue:
 
     Attributes:
       value: a literal or a reference; a macro if nothing defines it.
-      at: the statement that gives it, for the place of a finding.
+      at: the statement that sets it, for the place of a finding.
       binding: the parameter's own binding, which differs if it reads a macro.
     """
 
@@ -104,7 +104,7 @@ class ParameterValue:
     binding: Binding
 
     def sibling(self, param: str) -> str:
-        """Returns another parameter of the same object, written as in the file that binds this one."""
+        """Returns the name of another parameter of the same object, written as in the file that binds this one."""
         return f"{str(self.binding).removesuffix(self.binding.param)}{param}"
 
 
@@ -114,7 +114,7 @@ class ConfiguredObject:
 
     Attributes:
       context: the config.
-      target: full name of the function or class; empty for none, all of whose parameters keep their defaults.
+      target: the full name of the function or class; empty for none, in which case all parameters keep their defaults.
       scope: the scope that it is called in.
     """
 
@@ -126,7 +126,7 @@ class ConfiguredObject:
         return bool(self.target)
 
     def parameter(self, param: str, kind: type | tuple[type, ...] = object) -> ParameterValue | None:
-        """Returns the value that the config gives a parameter; None if it keeps its default, or is of another kind."""
+        """Returns the value that the config gives a parameter; None if it keeps its default, or has another type."""
         binding = self.context.program.lookup(self.target, param, self.scope)
         if binding is None:
             return None
@@ -139,7 +139,7 @@ class ConfiguredObject:
         return default if given is None else given.value
 
     def built(self, param: str, *targets: str) -> ConfiguredObject:
-        """Returns the object that a parameter is given, if it is built from one of ``targets``.
+        """Returns the object that a parameter is bound to, if it is built from one of ``targets``.
 
         It is called in the scope of this object, unless its reference opens another one.
         """
@@ -150,7 +150,7 @@ class ConfiguredObject:
 
 
 def run_function(context: Context, *modes: Mode) -> ConfiguredObject:
-    """Returns the function that the run calls, if its mode is one of ``modes``, or any if there are none."""
+    """Returns the function that the run calls, if its mode is one of ``modes``; without ``modes``, any mode counts."""
     target = context.program.entry
     if target is None or (modes and ENTRIES[target] not in modes):
         return ConfiguredObject(context)
@@ -158,7 +158,7 @@ def run_function(context: Context, *modes: Mode) -> ConfiguredObject:
 
 
 def evaluates(train: ConfiguredObject) -> bool:
-    """Returns whether there is something to evaluate during training; if not, T5X ignores the eval period."""
+    """Returns whether training evaluates anything; if not, T5X ignores the eval period."""
     return any(train.value(f"{kind}_dataset_cfg") is not None for kind in ("train_eval", "infer_eval"))
 
 
@@ -172,7 +172,7 @@ def save_config(context: Context) -> ConfiguredObject:
 
 
 def restore_config(context: Context) -> ConfiguredObject:
-    """Returns how the run restores the checkpoint it begins with, if it does so with T5X's own class."""
+    """Returns how the run restores its initial checkpoint, if it does so with T5X's own class."""
     run = run_function(context)
     if context.program.mode is not Mode.TRAIN:
         return run.built("restore_checkpoint_cfg", _RESTORE)
@@ -201,10 +201,10 @@ def start_step(context: Context) -> int | None:
 
 
 def absent_checkpoint(context: Context) -> tuple[ParameterValue, tuple[int, ...]] | None:
-    """Returns the path to start from if its checkpoint is surely missing, and the steps of checkpoints beside it.
+    """Returns the initial checkpoint's path if it is surely missing, and the steps of the checkpoints next to it.
 
-    That is known in a bucket of the user's, and in a folder of this machine that has other checkpoints. Otherwise the
-    machine of the job may have it.
+    This is only known for one of the user's buckets, or a local folder that has other checkpoints. Otherwise the
+    job's machine may have it.
     """
     restore = restore_config(context)
     path = restore.parameter("path", str)
@@ -225,7 +225,7 @@ def absent_checkpoint(context: Context) -> tuple[ParameterValue, tuple[int, ...]
 
 
 def _on_disk(context: Context, address: str) -> Path | None:
-    """Returns where the path is on this machine; None if it is in a bucket that the user did not provide."""
+    """Returns the location of the path on this machine; None if it is in a bucket that the user did not provide."""
     spec, found = context.program.spec, bucket_and_name(address)
     if found is None:
         return Path(address) if address.startswith("/") else None

@@ -1,4 +1,4 @@
-"""The lint stage of a run: read, apply every rule, and say what was read and what was not checked."""
+"""The lint stage of a run: reads it, applies every rule, and reports what was read and what was not checked."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None, on_slice: bool 
       The stage's result; ``exercised`` counts the statements that were read.
 
     Raises:
-      RuntimeError: ``spec.runtime`` asks for a T5X that is not there; only if ``t5x_parent`` is None.
+      RuntimeError: ``spec.runtime`` asks for a T5X that is not installed; only if ``t5x_parent`` is None.
     """
     start = time.perf_counter()
     return lint_program(program_of(spec, t5x_parent=t5x_parent), start=start, on_slice=on_slice)
@@ -46,15 +46,15 @@ def lint_program(
     on_slice: bool = False,
     begins_run: bool = False,
 ) -> StageResult:
-    """Applies the rules to what was read.
+    """Applies the rules to a run or a fragment that was read.
 
     Args:
       program: the run, or the fragment.
-      start: the ``time.perf_counter`` of the stage's begin.
-      run_if: when it is judged as a run; a fragment is spared the rules that need a whole run.
-      on_slice: whether the run's slice is one that the user named; where it is only the usual one, nothing is judged by
+      start: the ``time.perf_counter`` at which the stage began.
+      run_if: when it is judged as a run; rules that need a whole run are not applied to a fragment.
+      on_slice: whether the user named the run's slice; if it is only the default, nothing is judged by it
         it here.
-      begins_run: whether further stages are to follow, so that there has to be something to run.
+      begins_run: whether further stages are to follow, so that the config has to bind something to run.
     """
     from t5x_harness.lint.rules import RULES
     from t5x_harness.lint.rules.modes import GIN31
@@ -64,7 +64,7 @@ def lint_program(
     findings: list[Finding] = []
     left_out: list[str] = []
     for rule in RULES:
-        # Such a rule looks at Gin's statements one by one, not at what a run makes of several values.
+        # Such a rule looks at single Gin statements, not at what a run does with several values.
         judges_statements = rule.code.startswith("GIN") and not rule.whole_program
         if (rule.whole_program and not program.complete) or (fragment and not judges_statements):
             left_out.append(rule.code)
@@ -77,11 +77,11 @@ def lint_program(
     not_checked.extend(_outside(program, context.snapshot))
     spec = program.spec
     own = _in_reading_order(program, on_own_lines(findings, program))
-    # Because of these errors statements are unknown; nothing may be called fine.
+    # These errors hide statements, so the config must not be called fine.
     lost = {None if p.named_by_user else p.location for p in program.problems if p.loses_statements}
     broke = {f.code for f in findings if f.severity is Severity.ERROR and f.location in lost}
     if begins_run and program.mode is None:
-        broke |= {GIN31.code}  # what comes after lint would be nothing
+        broke |= {GIN31.code}  # there would be nothing to do after lint
     ordered, silenced = split_silenced(own, spec.settings.ignore, spec.cwd, program.texts, kept=broke)
     result = StageResult(
         stage=Stage.LINT,
@@ -117,7 +117,7 @@ def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) ->
 
 
 def _families(codes: Sequence[str]) -> tuple[str, ...]:
-    """Shortens codes: a family that is complete becomes one, such as ``CKP*``."""
+    """Shortens a list of codes: a complete family becomes one entry, such as ``CKP*``."""
     from t5x_harness.lint.rules import RULES
 
     others = {rule.code[:3] for rule in RULES if rule.code not in codes}
@@ -125,7 +125,7 @@ def _families(codes: Sequence[str]) -> tuple[str, ...]:
 
 
 def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:
-    """Yields the configurables of which names or parameters are not known for certain, one line for each reason."""
+    """Yields the configurables whose names or parameters are not known for certain, one line per reason."""
     names: dict[str, dict[str, None]] = {}
     for binding in program.bindings:
         if not binding.resolved or binding.target.startswith(f"{MAIN}."):
@@ -141,7 +141,7 @@ def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _in_reading_order(program: GinProgram, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Sorts findings: errors first, then by file in the order of reading, line and code. Equal ones come once."""
+    """Sorts findings: errors first, then by file in the order of reading, line and code. It keeps equal ones once."""
     files = {name: index for index, name in enumerate((*program.files, BINDINGS))}
     severities = {severity: index for index, severity in enumerate(Severity)}
 
@@ -175,7 +175,7 @@ def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Find
     """Moves findings in a library's gin file to the user's line that includes it; all others stay.
 
     Args:
-      findings: of any stage; the message of one that is moved names the place in the library, as an include does.
+      findings: findings of any stage; the message of a moved one names the place in the library, as an include does.
       program: the gin files of the run.
     """
     names = {
@@ -185,7 +185,7 @@ def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Find
 
 
 def own_line(place: Location, program: GinProgram) -> Location | None:
-    """Returns the user's innermost line through which a place was read; None if the user named a library's file."""
+    """Returns the user's innermost line that led to a place; None if the user named a library's file."""
     chain = (*place.included_from, place)
     for depth in range(len(chain) - 1, -1, -1):
         if not program.is_foreign(chain[depth].file):
@@ -194,7 +194,7 @@ def own_line(place: Location, program: GinProgram) -> Location | None:
 
 
 def _renamed(finding: Finding, names: Mapping[str, str]) -> Finding:
-    """Returns a finding whose text calls library files by their names in includes, not by their paths."""
+    """Returns the finding with library files named in its text as in includes, not by their paths."""
     message, fix = finding.message, finding.fix or ""
     for file, name in names.items():
         message, fix = message.replace(file, name), fix.replace(file, name)

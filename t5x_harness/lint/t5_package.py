@@ -1,14 +1,14 @@
-"""The package ``t5``: how to install it, and what stands for it if it is not installed."""
+"""The package ``t5``: how to install it, and what replaces it if it is not installed."""
 
 from __future__ import annotations
 
 NAME = "t5"
 
 INSTALL = "python -m pip install babel nltk rouge-score scikit-learn, then python -m pip install --no-deps t5"
-"""How: with its own dependencies come seqio-nightly and tfds-nightly, which overwrite SeqIO and TFDS."""
+"""How to install it: its own dependencies include seqio-nightly and tfds-nightly, which overwrite SeqIO and TFDS."""
 
 MODULES = frozenset({"t5", "t5.data", "t5.data.mixtures", "t5.data.tasks"})
-"""What a run can import without the package."""
+"""The modules that a run can import without the package."""
 
 TASKS = ("c4_v220_span_corruption", "wmt14_enfr_v003", "wmt19_ende_v003", "wmt_t2t_ende_v003")
-"""What these modules register then: the tasks that T5X's own configs name."""
+"""The tasks that these modules then register: those that T5X's own configs name."""

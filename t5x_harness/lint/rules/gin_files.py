@@ -30,7 +30,7 @@ GIN16 = Mistake(
 
 @finds(GIN16)
 def missing_file(context: Context) -> Iterator[Found]:
-    """Finds each gin file that cannot be read; GIN17 has those that a package should have brought along."""
+    """Finds each gin file that cannot be read, except those missing from a package, which GIN17 reports."""
     for problem in context.program.problems:
         at = None if problem.named_by_user else problem.location
         if _package_lacks(context, problem):
@@ -66,11 +66,11 @@ def missing_file(context: Context) -> Iterator[Found]:
 
 
 _NO_PACKAGES = ("t5x/examples/decoder_only/models", "t5x/examples/decoder_only/examples")
-"""Folders of the public T5X without ``__init__.py``, which the embedded one has."""
+"""Folders without ``__init__.py`` in the public T5X; in the embedded T5X they have one."""
 
 
 def _closed_in_public_t5x(context: Context) -> Iterator[tuple[str, Location | None]]:
-    """Yields the files that Gin opens in the embedded T5X alone, and where the user asks for each."""
+    """Yields the files that Gin can open only in the embedded T5X, and where the user names each."""
     program = context.program
     if not context.snapshot.is_embedded:
         return
@@ -86,7 +86,7 @@ def _closed_in_public_t5x(context: Context) -> Iterator[tuple[str, Location | No
 
 
 def _package_lacks(context: Context, problem: Problem) -> bool:
-    """Returns whether a file inside a Python package includes another file of the same package, which is not there."""
+    """Returns whether a file in a Python package includes a missing file of the same package."""
     if problem.kind is not ProblemKind.MISSING_FILE or problem.named_by_user:
         return False
     package = problem.subject.partition("/")[0]
@@ -158,7 +158,7 @@ def _nearest(target: str, files: Sequence[str]) -> str | None:
 
 
 def _gin_files(folder: Path, below: str) -> list[str]:
-    """Returns the gin files of a folder: its own, or all below a subfolder as paths."""
+    """Returns the gin files of a folder: those directly in it, or all files below a subfolder as paths."""
     try:
         if below:
             return [str(p.relative_to(folder)) for p in sorted((folder / below).rglob("*.gin"))]
@@ -178,7 +178,7 @@ GIN32 = Mistake(
 
 @finds(GIN32)
 def include_cycle(context: Context) -> Iterator[Found]:
-    """Finds each include that closes a circle."""
+    """Finds each include that closes a cycle."""
     for problem in context.program.problems:
         if problem.kind is ProblemKind.INCLUDE_CYCLE:
             yield Found(

@@ -1,4 +1,4 @@
-"""GIN01, GIN02, GIN03, GIN18, GIN21 and GIN27: macros that nothing reads, nothing defines, or that are left open."""
+"""GIN01, GIN02, GIN03, GIN18, GIN21 and GIN27: macros that are unread, undefined or left open."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _HEAD = examples.head("pretrain")
 
 
 def _unread(context: Context) -> Iterator[MacroBinding]:
-    """Yields the user's macros that reach no parameter; AUX04 has those for a controller."""
+    """Yields the user's macros that reach no parameter, except those for a controller, which AUX04 reports."""
     for macro in context.program.macros.values():
         if macro.name in context.program.read_macros or context.in_t5x(macro.location):
             continue
@@ -62,12 +62,12 @@ def misspelt_macro(context: Context) -> Iterator[Found]:
 
 
 def _close(program: GinProgram, name: str) -> str | None:
-    """Returns the macro that may be meant by one that nothing reads; None if its former reader was bound anew."""
+    """Returns the macro that may be meant by one that nothing reads; None if its former reader was bound again."""
     return closest(name, program.read_macros) if name not in program.former_readers else None
 
 
 def _is_slip(program: GinProgram, macro: MacroBinding, near: str) -> bool:
-    """Returns whether a macro is surely a misspelling: values are alike, and its file does not bind the other one."""
+    """Returns whether a macro is surely misspelled: the values are alike, and its file does not bind the other one."""
     bound = [s for s in program.statements if isinstance(s, MacroBinding) and s.name == near]
     if meant(macro.name, program.read_macros) != near or any(s.location.file == macro.location.file for s in bound):
         return False
@@ -111,13 +111,13 @@ def unread_macro(context: Context) -> Iterator[Found]:
 
 
 def _why_kept(program: GinProgram, macro: MacroBinding) -> str | None:
-    """Returns, as a fix, why a macro that nothing reads should stay; None if it can go."""
+    """Returns, as the text of a fix, why a macro that nothing reads should stay; None if it can be removed."""
     for other in program.statements:
         if isinstance(other, MacroBinding) and other.name == macro.name and is_required(other.value):
             return f"keep it, because {program.name_of(other.location.file)} declares it gin.REQUIRED"
     if not macro.location.included_from:
         return None
-    # One of T5X's run configs, which need not be this run's, may have a macro of this name.
+    # Any of T5X's run configs, not only this run's, may have a macro of this name.
     bound = re.compile(rf"^{re.escape(macro.name)} *=", re.MULTILINE)
     configs = sorted(Path(program.t5x_parent or "", "t5x/configs/runs").glob("*.gin"))
     shared = any(bound.search(path.read_text(encoding="utf-8")) for path in configs)
@@ -135,7 +135,7 @@ GIN18 = Mistake(
 
 @finds(GIN18, whole_program=True)
 def undefined_macro(context: Context) -> Iterator[Found]:
-    """Finds each macro that nothing defines, at its first use, and each that takes its value from itself."""
+    """Finds each macro that nothing defines, at its first use, and each that is defined by itself."""
     for circle in _circles(context.program.macros):
         first = circle[0]
         way = ", ".join(f"{macro.name} = {format_value(macro.value)}" for macro in circle)
@@ -163,7 +163,7 @@ def undefined_macro(context: Context) -> Iterator[Found]:
 
 
 def _circles(macros: Mapping[str, MacroBinding]) -> Iterator[list[MacroBinding]]:
-    """Yields macros that lead back to themselves, each circle once: Gin follows them until Python's stack is full."""
+    """Yields each cycle of macros that refer to one another once: Gin follows it until Python's stack is full."""
     known: set[str] = set()
     for start in macros:
         way: list[str] = []
@@ -194,7 +194,7 @@ GIN03 = Mistake(
 
 @finds(GIN03, whole_program=True)
 def required_left(context: Context) -> Iterator[Found]:
-    """Finds each macro and parameter that is left open; GIN27 has those that only training needs."""
+    """Finds each macro and parameter that is left open, except those that only training needs, which GIN27 reports."""
     for macro in context.program.required_macros:
         if macro.name not in LEFT_TO_LAUNCHER and not _is_of_training_only(context, macro):
             yield Found(

@@ -1,4 +1,4 @@
-"""GIN15: imports of modules that are not there."""
+"""GIN15: imports of missing modules."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _MOST_MODULES = 300
 
 
 def named_modules(program: GinProgram) -> Iterator[tuple[str, Binding | MacroBinding]]:
-    """Yields the modules that T5X imports for their tasks, ``MIXTURE_OR_TASK_MODULE``, and what names them."""
+    """Yields the modules that T5X imports for their tasks, ``MIXTURE_OR_TASK_MODULE``, and the binding of each."""
     seen: set[str] = set()
     for binding in program.final_bindings:
         given = program.resolve(binding)
         is_module = (binding.target, binding.param) == ("t5x.utils.DatasetConfig", "module")
-        # GIN08 has the quotes of 'None'.
+        # GIN08 reports the quotes of 'None'.
         if is_module and isinstance(given.value, str) and given.value not in ("", "None", *seen):
             seen.add(given.value)
             yield given.value, given
@@ -64,13 +64,13 @@ def _missing_imports(context: Context, finder: ModuleFinder) -> Iterable[Found]:
                 part = finder.missing_part(imported)
                 message = f"{file} imports {imported}, which is not there ({where(asked_at)} brings {name})"
                 fix = fix_of(context, finder, imported, part)
-                # Resolve, which imports it, has the error.
+                # Resolve, which imports it, reports the error.
                 found.setdefault(part, Found(message, Location(file, line), fix, severity=Severity.WARNING))
     return found.values()
 
 
 def _own_file(program: GinProgram, finder: ModuleFinder, name: str) -> str | None:
-    """Returns the file of a user's module, as locations show it; None for a library's module."""
+    """Returns the file of a user's module, as named in locations; None for a library's module."""
     module = finder.find(name)
     if module is None or module.origin is None or module.origin.suffix != ".py":
         return None
@@ -81,7 +81,7 @@ def _own_file(program: GinProgram, finder: ModuleFinder, name: str) -> str | Non
 
 
 def _is_surely_missing(program: GinProgram, finder: ModuleFinder, sources: SourceFinder, name: str) -> bool:
-    """Returns whether a module is missing: not Python's own, and not made by a package that looks elsewhere."""
+    """Returns whether a module is missing: not one of Python's own, nor provided by a package that looks elsewhere."""
     top = name.split(".")[0]
     if top in sys.stdlib_module_names or sources.opener(name, ()) is not None:
         return False
@@ -97,7 +97,7 @@ _PACKAGES = frozenset(
     "clu fiddle flax jax optax orbax sentencepiece seqio tensorboard tensorflow tensorflow_datasets "
     "tensorflow_text".split()
 )
-"""What the extra t5x brings, by the names that are imported."""
+"""The packages that the extra t5x installs, by the names under which they are imported."""
 _MOST_FOLDERS = 500
 
 
@@ -115,7 +115,7 @@ GIN15 = Mistake(
 
 @finds(GIN15)
 def missing_module(context: Context) -> Iterator[Found]:
-    """Finds each module that Python would not find, in the config's imports and in those of the user's modules."""
+    """Finds each module that Python would not find, in the config's imports and in the user's modules."""
     parent = context.program.t5x_parent
     finder = ModuleFinder(module_path(context.program.spec), Path(parent) if parent else None)
     for problem in context.program.problems_of(ProblemKind.MISSING_MODULE):
@@ -129,7 +129,7 @@ def missing_module(context: Context) -> Iterator[Found]:
             severity=Severity.WARNING if standin else None,
         )
     if finder.find("seqio") is None:
-        return  # this Python cannot run T5X, which imports it, and what it lacks beside that says little
+        return  # T5X imports it, so this Python cannot run T5X, and the other modules that it lacks say little
     for name, given in named_modules(context.program):
         if finder.find(name) is None and SourceFinder(finder).opener(name, ()) is None:
             part = finder.missing_part(name)
@@ -144,7 +144,7 @@ def missing_module(context: Context) -> Iterator[Found]:
 
 
 def _standin(context: Context, name: str, part: str) -> str:
-    """Returns, as further words, what a run here imports in place of a module; empty for nothing."""
+    """Returns a clause about what a run here imports in place of a module; empty if there is nothing."""
     has_standin = part == t5_package.NAME and name in t5_package.MODULES
     if not has_standin or context.program.spec.settings.standins is StandInPolicy.OFF:
         return ""
@@ -152,7 +152,7 @@ def _standin(context: Context, name: str, part: str) -> str:
 
 
 def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
-    """Returns how to make a module importable whose component ``part`` is the first that is not there."""
+    """Returns how to make a module importable, given its first component ``part`` that is missing."""
     top, _, rest = name.partition(".")
     if top == "t5x":
         if rest == "train_unfragmented":
@@ -160,7 +160,7 @@ def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
         if context.snapshot.is_embedded:
             return "the embedded runtime does not have it: install T5X from its git repository"
         return "check its spelling against the T5X that is installed"
-    if part in _KNOWN:  # before t5x is taken for what was meant
+    if part in _KNOWN:  # before t5x is suggested as the intended name
         return f"install it: {_KNOWN[part]}"
     right = closest(part, finder.beside(part))
     if right is not None and (part != top or top not in _PACKAGES):
@@ -180,7 +180,7 @@ def fix_of(context: Context, finder: ModuleFinder, name: str, part: str) -> str:
 
 
 def _folder_with(cwd: Path, module: str) -> str | None:
-    """Returns the folder below the working directory, at most two deep, that holds a module, if any does."""
+    """Returns the folder below the working directory, at most two deep, that contains a module; None if none does."""
     for pattern in ("*", "*/*"):
         for folder in itertools.islice(cwd.glob(pattern), _MOST_FOLDERS):
             inside = folder.relative_to(cwd)

@@ -27,7 +27,7 @@ _HEAD = examples.head("eval", "from t5x import utils")
 
 
 def _of_other_modes(context: Context) -> tuple[bool, list[tuple[Binding, Mode]]]:
-    """Returns whether the config binds what was asked for, and its bindings of T5X's other functions."""
+    """Returns whether the config binds the requested function, and its bindings of T5X's other functions."""
     wanted = context.program.spec.mode or context.program.mode
     bound = [(b, ENTRIES[b.target]) for b in context.program.entries if b.target in ENTRIES]
     others = [(binding, mode) for binding, mode in bound if mode is not wanted]
@@ -35,7 +35,7 @@ def _of_other_modes(context: Context) -> tuple[bool, list[tuple[Binding, Mode]]]
 
 
 def is_for_controller(context: Context, macro: MacroBinding) -> bool:
-    """Returns whether a macro of an evaluation's config is only there for the controller to replace."""
+    """Returns whether a macro of an evaluation's config only exists for the controller to replace it."""
     return macro.name == _CHECKPOINT and context.program.mode in (Mode.EVAL, Mode.INFER)
 
 
@@ -58,7 +58,7 @@ AUX02 = Mistake(
 
 @finds(AUX02)
 def two_binaries(context: Context) -> Iterator[Found]:
-    """Finds run files of two binaries that are read together: each function that the run's binary does not have."""
+    """Finds run files for two binaries that are read together: each function that the run's binary does not have."""
     has_wanted, others = _of_other_modes(context)
     wanted = context.program.spec.mode or context.program.mode
     for binding, mode in others if has_wanted else ():
@@ -86,7 +86,7 @@ AUX04 = Mistake(
 
 @finds(AUX04, whole_program=True)
 def controller_not_read(context: Context) -> Iterator[Found]:
-    """Finds an evaluation that does not read the checkpoint which the controller names."""
+    """Finds an evaluation that does not read the checkpoint named by the controller."""
     program = context.program
     macro = program.macros.get(_CHECKPOINT)
     path = restore_config(context).parameter("path")
@@ -195,7 +195,7 @@ GIN12 = Mistake(
 
 @finds(GIN12)
 def wrong_mode(context: Context) -> Iterator[Found]:
-    """Finds each function of another mode that is bound; AUX02 has those beside the right one."""
+    """Finds each function of another mode that is bound; if the right one is bound as well, AUX02 reports it."""
     wanted = context.program.spec.mode
     has_wanted, others = _of_other_modes(context)
     for binding, mode in others if wanted is not None and not has_wanted else ():
@@ -222,7 +222,7 @@ GIN31 = Mistake(
 
 @finds(GIN31, whole_program=True)
 def no_run_config(context: Context) -> Iterator[Found]:
-    """Finds that there is nothing to run, or names all parameters that are not bound."""
+    """Finds a config that binds nothing to run, or that leaves parameters unbound, all of which it names."""
     program = context.program
     if not program.statements and program.problems:
         return

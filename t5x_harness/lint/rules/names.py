@@ -56,7 +56,7 @@ def unknown_parameter(context: Context) -> Iterator[Found]:
 
 
 def _renamed_parameter(program: GinProgram, binding: Binding, parameters: Sequence[str]) -> tuple[Edit, ...]:
-    """Renames a misspelt parameter, unless its file binds the right one too."""
+    """Renames a misspelled parameter, unless its file also binds the right one."""
     right = meant(binding.param, parameters)
     other = program.final.get((binding.scope, binding.target, right or ""))
     if right is None or (other is not None and other.location.file == binding.location.file):
@@ -75,7 +75,7 @@ GIN14 = Mistake(
 
 @finds(GIN14)
 def unknown_symbol(context: Context) -> Iterator[Found]:
-    """Finds each name that its module does not have, in bindings and references, once for each file."""
+    """Finds each name that its module does not have, in bindings and references, once per file."""
     said: set[tuple[str, str]] = set()
     for selector, target, location in _names(context.program):
         if (target, location.file) in said:
@@ -98,7 +98,7 @@ def unknown_symbol(context: Context) -> Iterator[Found]:
 
 
 def _complaint(context: Context, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
-    """Returns what is wrong, the fix, the wrong word and the names that would be right; None if nothing is wrong."""
+    """Returns the mistake, the fix, the wrong word and the names that would be right; None if nothing is wrong."""
     snapshot = context.snapshot
     if target == MAIN or snapshot.is_module(target):
         owner = "T5X's binary" if target == MAIN else target
@@ -128,7 +128,7 @@ def _complaint(context: Context, selector: str, target: str) -> tuple[str, str, 
 
 
 def _not_loaded(context: Context, selector: str, target: str, at: Location) -> tuple[str, str, str, list[str]] | None:
-    """Returns the complaint of a module that lies below an imported package, and that nothing imports."""
+    """Returns the complaint about a module below an imported package, if nothing imports the module."""
     module = context.snapshot.module_of(target)
     name = _name(selector)
     statement = next(
@@ -150,12 +150,12 @@ def _not_loaded(context: Context, selector: str, target: str, at: Location) -> t
 
 
 def _name(selector: str) -> str:
-    """Returns the name that a file imports, of a selector or reference: ``utils`` of ``@train/utils.X()``."""
+    """Returns the imported name that a selector or reference begins with: ``utils`` for ``@train/utils.X()``."""
     return selector.lstrip("@").rpartition("/")[2].removesuffix("()").split(".")[0]
 
 
 def _clash(program: GinProgram, selector: str, target: str, at: Location) -> tuple[Import, Import] | None:
-    """Returns two imports of a file that bind one name to two modules, where a selector uses it; None if none do."""
+    """Returns two imports of a file that bind the name that a selector uses to two modules; None if none do."""
     name = _name(selector)
     same = [i for i in program.imports if i.name == name and i.location.file == at.file and i.location.line < at.line]
     other = [i for i in same if i.module != same[-1].module]
@@ -164,7 +164,7 @@ def _clash(program: GinProgram, selector: str, target: str, at: Location) -> tup
 
 
 def _renamed_symbol(program: GinProgram, file: str, selector: str, word: str, names: Sequence[str]) -> tuple[Edit, ...]:
-    """Corrects a misspelt word of a name wherever the file uses that name."""
+    """Corrects a misspelled word of a name everywhere in the file."""
     parts = selector.lstrip("@").removesuffix("()").rpartition("/")[2].split(".")
     right = meant(word, names)
     if right is None or parts.count(word) != 1:
@@ -174,7 +174,7 @@ def _renamed_symbol(program: GinProgram, file: str, selector: str, word: str, na
 
 
 def _names(program: GinProgram) -> Iterator[tuple[str, str, Location]]:
-    """Yields every name that a statement uses, overridden ones too: Gin looks them all up."""
+    """Yields every name that a statement uses, including overridden statements: Gin looks them all up."""
     for statement in program.statements:
         if isinstance(statement, (Binding, Block)) and statement.resolved:
             yield statement.selector, statement.target, statement.location
@@ -211,7 +211,7 @@ GIN20 = Mistake(
 
 @finds(GIN20)
 def uncalled_reference(context: Context) -> Iterator[Found]:
-    """Finds each parameter of T5X's that is given a class instead of an object, or the reverse."""
+    """Finds each of T5X's parameters that is given a class instead of an object, or the reverse."""
     for binding in context.program.final_bindings:
         given = context.program.resolve(binding)
         reference = given.value
@@ -241,7 +241,7 @@ def uncalled_reference(context: Context) -> Iterator[Found]:
 
 
 def _wants_class(context: Context, binding: Binding, reference: Reference) -> bool:
-    """Returns whether a parameter named as a class is given an object of a class of T5X's."""
+    """Returns whether a parameter named like a class is given an object of one of T5X's classes."""
     known = context.snapshot.find(binding.target)
     return (
         binding.param.endswith("_cls")

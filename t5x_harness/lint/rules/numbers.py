@@ -50,7 +50,7 @@ LENGTHS: Mapping[str, tuple[str, ...]] = {"t5x.utils.DatasetConfig": ("task_feat
 def literals(
     context: Context, parameters: Mapping[str, Collection[str]]
 ) -> Iterator[tuple[Binding, Binding | MacroBinding]]:
-    """Yields the statements that give these parameters values, each once, with the first binding that reads it."""
+    """Yields the statements that give these parameters values, each once, with the first binding that reads each."""
     seen: set[tuple[str, str, str]] = set()
     for binding in context.program.final_bindings:
         if binding.param in parameters.get(binding.target, ()):
@@ -61,7 +61,7 @@ def literals(
 
 
 def read_as(binding: Binding, given: Binding | MacroBinding) -> str:
-    """Names the parameter that reads a macro's value; empty if the parameter itself is bound."""
+    """Names the parameter that reads a macro's value; returns an empty text if the parameter itself is bound."""
     return f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
 
 
@@ -85,7 +85,7 @@ def float_for_count(context: Context) -> Iterator[Found]:
         value = given.value
         if isinstance(value, float):
             whole = f"{int(value):_}" if value.is_integer() else None
-            is_exact = whole is not None and abs(value) < 2**53  # above it a float cannot hold every whole number
+            is_exact = whole is not None and abs(value) < 2**53  # above it, a float cannot represent every whole number
             yield Found(
                 f"{given} = {format_value(value)} is a float, and a whole number is needed{read_as(binding, given)}",
                 given,
@@ -109,7 +109,7 @@ def _lengths(context: Context) -> Iterator[Found]:
 
 
 def _is_fatal(context: Context, binding: Binding) -> bool:
-    """Returns whether T5X counts with a float; of several periods it does so only with the smallest."""
+    """Returns whether T5X counts with a float; of several periods, it does so only with the smallest."""
     train, save = run_function(context, Mode.TRAIN), save_config(context)
     if not train or binding.param not in ("eval_period", "gc_period", "stats_period", "period"):
         return True
@@ -125,7 +125,7 @@ def _is_fatal(context: Context, binding: Binding) -> bool:
 
 @dataclasses.dataclass(frozen=True)
 class _Range:
-    """The numbers from ``low`` to ``high``, in words, and what happens outside of them."""
+    """The numbers from ``low`` to ``high``, in words, and what happens outside this range."""
 
     low: float
     high: float
@@ -171,7 +171,7 @@ GIN36 = Mistake(
 
 @finds(GIN36)
 def out_of_range(context: Context) -> Iterator[Found]:
-    """Finds each number that is outside of its range."""
+    """Finds each number that is outside its range."""
     for binding, given in literals(context, _RANGES):
         value, allowed = given.value, _RANGES[binding.target][binding.param]
         if isinstance(value, bool) or not isinstance(value, (int, float)) or allowed.holds(value):
@@ -189,7 +189,7 @@ _STEPS = rf"{_NUMBER}(?: (?:steps )?(?:of |for )?(?:pre-?train\w*|fine-?tun\w*)(
 _SUM = re.compile(rf"{_STEPS}(?: (?:\+|and) {_STEPS})+")
 _PRODUCTS = re.compile(rf"{_NUMBER}(?:\s*[*+]\s*{_NUMBER})+")
 
-# What T5X's own files say beside None; it is often left behind when the value is changed.
+# The comment on None in T5X's own files; it often stays when the value is changed.
 _OF_NONE: Mapping[str, str] = {
     "keep": r"keep all( checkpoints)?",
     "seed": r"use a new seed each run(/restart)?",
@@ -213,7 +213,7 @@ GIN23 = Mistake(
 
 @finds(GIN23)
 def stale_comment(context: Context) -> Iterator[Found]:
-    """Finds each comment of the user's whose arithmetic does not match the value, or that is about another value."""
+    """Finds each of the user's comments whose arithmetic does not match the value, or that is about another value."""
     for statement in context.program.final.values():
         if not isinstance(statement.value, int) or isinstance(statement.value, bool):
             continue
@@ -238,7 +238,7 @@ def stale_comment(context: Context) -> Iterator[Found]:
 
 
 def _result(comment: str, *, of_steps: bool) -> int | None:
-    """Returns the result of a comment's arithmetic; None if the comment has more or less than that."""
+    """Returns the result of a comment's arithmetic; None if the comment has anything more or less."""
     if _PRODUCTS.fullmatch(comment):
         return sum(math.prod(map(int, product.split("*"))) for product in comment.split("+"))
     if of_steps and _SUM.fullmatch(comment):
@@ -317,7 +317,7 @@ def batch_on_mesh(context: Context) -> Iterator[Found]:
     if partitioner.value("model_parallel_submesh") or not isinstance(partitions, int) or partitions < 1:
         return
     if devices % partitions:
-        return  # no mesh at all, which plan judges
+        return  # no mesh at all, which the plan stage judges
     data = devices // partitions
     for batch, names in _batches(run_function(context)):
         if batch.value % data:
@@ -326,7 +326,7 @@ def batch_on_mesh(context: Context) -> Iterator[Found]:
 
 
 def uneven_batch(names: Sequence[str], batch: int, data: int) -> tuple[str, str]:
-    """Returns what is wrong with a batch that ``data`` positions cannot share, and the sizes next to it that fit."""
+    """Returns what is wrong with a batch that ``data`` positions cannot divide, and the nearest sizes that fit."""
     near = sorted({max(1, batch // data) * data, math.ceil(batch / data) * data})
     message = (
         f"the batch size of {' and '.join(names)} is {batch}, and the mesh's data axis has {data} positions: "
@@ -366,7 +366,7 @@ MSH14 = Mistake(
 
 @finds(MSH14)
 def padded_sizes(context: Context) -> Iterator[Found]:
-    """Finds each size of the model that fills no whole tile and is not T5X's own."""
+    """Finds each size of the model that does not fill whole tiles, except T5X's own sizes."""
     for binding, given in literals(context, dict.fromkeys(NETWORK_CONFIGS, _SIZES)):
         size = given.value
         if not isinstance(size, int) or size <= 0 or size % _ROWS == 0 or context.in_t5x(given.location):

@@ -1,4 +1,4 @@
-"""GIN04, GIN05, GIN06, GIN30 and GIN34: bindings that another one undoes, and scopes that nothing opens."""
+"""GIN04, GIN05, GIN06, GIN30 and GIN34: bindings that others undo, and scopes that nothing opens."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def overridden_by_include(context: Context) -> Iterator[Found]:
 def _undoing(
     program: GinProgram, early: Binding | MacroBinding, late: Binding | MacroBinding
 ) -> tuple[str, str, Location | None, Severity] | None:
-    """Returns what undoes a value, the fix, the include to move it below, and the severity; None if it is intended.
+    """Returns what undoes a value, the fix, the include to move the value below, and the severity; None if intended.
 
-    A file may override another one's value if it includes that file or is given after it. A default of T5X's, a whole
-    run that comes after the value, and a statement that is read a second time are no overrides. If two includes of one
+    A file may override another file's value if it includes that file or is given after it. One of T5X's defaults, a
+    whole run that follows the value, and a statement that is read a second time are no overrides. If two includes of a
     file disagree about a macro, they may be layers, which is worth a note.
     """
     before, after = _chain(early.location), _chain(late.location)
@@ -94,7 +94,7 @@ def _undoing(
 
 
 def _was_read_before(program: GinProgram, late: Binding | MacroBinding, early: Binding | MacroBinding) -> bool:
-    """Returns whether a statement was executed before another one, too, by an earlier include of its file."""
+    """Returns whether an earlier include of its file already executed a statement before another one."""
     for statement in program.statements:
         if statement is early:
             return False
@@ -111,7 +111,7 @@ def _chain(place: Location) -> tuple[Location, ...]:
 
 
 def _starts(program: GinProgram, named: str) -> bool:
-    """Returns whether a file that the user named is the run: it brings the function that T5X calls."""
+    """Returns whether a file that the user named is the run, that is, binds the function that T5X calls."""
     started = (b.location for b in program.bindings if b.target in ENTRIES)
     return any((at.included_from[0] if at.included_from else at).file == named for at in started)
 
@@ -182,19 +182,19 @@ GIN05 = Mistake(
 
 @finds(GIN05, whole_program=True)
 def beaten_by_scope(context: Context) -> Iterator[Found]:
-    """Finds each final binding that no use of its configurable takes."""
+    """Finds each final binding that no use of its configurable reads."""
     program = context.program
     order = {id(statement): index for index, statement in enumerate(program.statements)}
     for binding in program.final_bindings:
         scopes = {r.scope for r, _ in program.uses(binding.target)}
         # A call in a deeper scope takes bindings of this one, and of something more specific.
         if not scopes or not all(s != binding.scope and binding.scope in scope_chain(s) for s in scopes):
-            continue  # used where this binding counts, where nothing is known, or not at all
+            continue  # used in a scope where this binding counts, in an unknown scope, or not at all
         winners = [program.lookup(binding.target, binding.param, scope) for scope in sorted(scopes)]
         if any(w is None or w is binding for w in winners):
             continue
         beaten_by = [w for w in winners if isinstance(w, Binding) and not same_value(w.value, binding.value)]
-        # The more specific binding overrides the general one on purpose where it stands below it, in the same file.
+        # The more specific binding overrides the general one on purpose if it is below it in the same file.
         depth, place = len(binding.location.included_from), order[id(binding)]
         if all(order[id(w)] > place and len(w.location.included_from) <= depth for w in beaten_by):
             continue
@@ -255,7 +255,7 @@ def nested_scope(context: Context) -> Iterator[Found]:
 
 
 def _inner_scopes(reference: Reference) -> frozenset[str]:
-    """Returns the scopes that a nested one names and does not open: for ``big/train`` it is ``train``."""
+    """Returns the scopes that a nested scope names but does not open: ``train`` for ``big/train``."""
     parts = reference.scope.split("/")
     named = {"/".join(parts[i:j]) for i in range(1, len(parts)) for j in range(i + 1, len(parts) + 1)}
     return frozenset(named - set(scope_chain(reference.scope)))
@@ -276,7 +276,7 @@ GIN06 = Mistake(
 
 @finds(GIN06, whole_program=True)
 def unknown_scope(context: Context) -> Iterator[Found]:
-    """Finds each scope that nothing opens: a note for one of T5X's own that this run does not use."""
+    """Finds each scope that nothing opens: a note if it is one of T5X's own that this run does not use."""
     program = context.program
     said: set[str] = set()
     for binding in program.final_bindings:
@@ -303,7 +303,7 @@ def unknown_scope(context: Context) -> Iterator[Found]:
 
 
 def _renamed(program: GinProgram, scope: str) -> tuple[Edit, ...]:
-    """Gives every binding of a misspelt scope the scope that is meant."""
+    """Gives every binding in a misspelled scope the scope that is meant."""
     right = meant(scope, program.used_scopes) or scope
     places = [binding.location for binding in program.bindings if binding.scope == scope]
     return tuple(dict.fromkeys(edit for place in places for edit in rename_scope(program, place, scope, right)))

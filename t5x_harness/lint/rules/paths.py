@@ -24,7 +24,7 @@ def _output(context: Context) -> ParameterValue | None:
 
 
 def _checkpoint(context: Context) -> ParameterValue | None:
-    """Returns the checkpoint, or the folder of checkpoints, that the run begins with."""
+    """Returns the path of the run's initial checkpoint, or of the folder of checkpoints that it begins with."""
     path = restore_config(context).parameter("path", str)
     return path if path is not None and path.value else None
 
@@ -116,7 +116,7 @@ GCS03 = Mistake(
 
 @finds(GCS03)
 def two_forms(context: Context) -> Iterator[Found]:
-    """Finds one bucket under both of its names; the finding is at the one that begins with /gcs/."""
+    """Finds a bucket that is used under both of its names; the finding is at the name that begins with /gcs/."""
     output, checkpoint = _output(context), _checkpoint(context)
     for mounted, other in ((output, checkpoint), (checkpoint, output)):
         if mounted is None or other is None:
@@ -200,7 +200,7 @@ GCS11 = Mistake(
 
 @finds(GCS11)
 def taken_literally(context: Context) -> Iterator[Found]:
-    """Finds each path with text that nothing expands, or with characters that do not show."""
+    """Finds each path with text that nothing expands, or with invisible characters."""
     for given in (_output(context), _checkpoint(context)):
         literal = _taken_literally(given.value) if given is not None else None
         if given is not None and literal is not None:
@@ -212,7 +212,7 @@ _EXPANDED = re.compile(r"\$\{?\w+\}?|%[A-Z_]+%|^~[^/]*|\{\w*\}|<[\w -]+>")
 
 
 def _taken_literally(path: str) -> tuple[str, str] | None:
-    """Returns what a path has in it that is not meant to be a part of a name, and the fix; None if it has nothing."""
+    """Returns the text in a path that is not meant as part of a name, and the fix; None if there is none."""
     if (found := _EXPANDED.search(path)) is not None:
         return (
             f"has {found[0]} in it, which is taken as it stands: nothing expands it",

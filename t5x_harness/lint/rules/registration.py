@@ -17,7 +17,7 @@ from t5x_harness.system.misspelling import closest, meant
 
 
 def import_of_symbol(program: GinProgram, snapshot: Snapshot, symbol: str, selector: str) -> str | None:
-    """Returns the import that gives ``symbol`` its meaning in ``selector``, as other files or T5X have it."""
+    """Returns the import that gives ``symbol`` its meaning in ``selector``, as other files or T5X write it."""
     elsewhere = {str(statement) for statement in program.imports if statement.name == symbol}
     if elsewhere:
         return elsewhere.pop() if len(elsewhere) == 1 else None
@@ -81,8 +81,8 @@ GIN10 = Mistake(
 
 @finds(GIN10, whole_program=True)
 def not_registered(context: Context) -> Iterator[Found]:
-    """Finds each name that matches nothing that is registered by then, or too much."""
-    # An include that is missing may be what would have registered a name without a match.
+    """Finds each name that matches no configurable registered by then, or several."""
+    # A missing include might have registered a name that has no match.
     unknown = context.program.problems_of(ProblemKind.UNKNOWN_SELECTOR) if context.program.complete else ()
     for problem in unknown:
         if _is_alias(context.program, problem):
@@ -95,7 +95,7 @@ def not_registered(context: Context) -> Iterator[Found]:
             fix = f"begin the file with `{REGISTRATION}` and `from {module[0]} import {module[2]}`"
         else:
             fix = f"begin the file with `{REGISTRATION}` and import the module of this name"
-        # Switches dynamic registration on in the file and imports all that it uses.
+        # Switches dynamic registration on in the file and imports everything that it uses.
         file = problem.location.file
         imports = imports_of_file(context.program, context.snapshot, file)
         yield Found(
@@ -159,7 +159,7 @@ GIN28 = Mistake(
 
 @finds(GIN28)
 def alias_on_command_line(context: Context) -> Iterator[Found]:
-    """Finds ``--gin.train_script.train.…``: an alias that only gin files have."""
+    """Finds ``--gin.train_script.train.…``: an alias that exists only in gin files."""
     for problem in context.program.problems_of(ProblemKind.UNKNOWN_SELECTOR):
         if _is_alias(context.program, problem):
             alias, _, rest = problem.subject.partition(".")
@@ -192,7 +192,7 @@ GIN29 = Mistake(
 
 @finds(GIN29)
 def symbol_not_imported(context: Context) -> Iterator[Found]:
-    """Finds each symbol that a file uses and only another file imports, once for each file."""
+    """Finds each symbol that a file uses but only another file imports, once per file."""
     first: dict[tuple[str, str], Problem] = {}
     for problem in context.program.problems_of(ProblemKind.SYMBOL_NOT_IMPORTED):
         first.setdefault((problem.location.file, problem.detail), problem)
@@ -216,7 +216,7 @@ def symbol_not_imported(context: Context) -> Iterator[Found]:
 
 
 def _imported(context: Context, problem: Problem, missing: str | None) -> tuple[Edit, ...]:
-    """Adds the import that is missing, or corrects the symbol if only an import of the file can be meant."""
+    """Adds the missing import, or corrects the symbol if it can only mean one of the file's imports."""
     if missing is not None:
         return add_import(context.program, problem.location, missing)
     right = meant(problem.detail, problem.names)

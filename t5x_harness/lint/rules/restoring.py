@@ -1,4 +1,4 @@
-"""CKP04, CKP05, CKP17, CKP18 and CKP19: checkpoints that a run cannot begin with as the config asks."""
+"""CKP04, CKP05, CKP17, CKP18 and CKP19: checkpoints that a run cannot start from as the config asks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CKP04 = Mistake(
 
 @finds(CKP04)
 def missing_checkpoint(context: Context) -> Iterator[Found]:
-    """Finds a checkpoint that is neither in the user's bucket nor beside others of its run."""
+    """Finds a checkpoint that is neither in the user's bucket nor next to other checkpoints of its run."""
     missing = absent_checkpoint(context)
     if missing is None:
         return
@@ -86,7 +86,7 @@ CKP05 = Mistake(
 
 @finds(CKP05)
 def path_against_mode(context: Context) -> Iterator[Found]:
-    """Finds the folder of a run where one checkpoint is meant, or the reverse."""
+    """Finds a run's folder in place of a single checkpoint, or the reverse."""
     restore = restore_config(context)
     path = restore.parameter("path", str)
     if path is None or not path.value:
@@ -96,7 +96,7 @@ def path_against_mode(context: Context) -> Iterator[Found]:
     name = path.value.removesuffix("/").rpartition("/")[2]
     is_checkpoint = re.fullmatch(r"checkpoint_\d+", name) is not None
     shown = f"{path.at} = {format_value(path.value, limit=300)}"
-    # The prefix of a TensorFlow checkpoint, model.ckpt-1000000, is a path to one, too.
+    # The prefix of a TensorFlow checkpoint, model.ckpt-1000000, also is a path to one.
     if mode == "specific" and not is_checkpoint and "ckpt" not in name and _uses_orbax(context):
         folder = path.value.removesuffix("/")
         meant = _checkpoint_meant(name)
@@ -147,7 +147,7 @@ CKP19 = Mistake(
 
 @finds(CKP19)
 def restore_mode(context: Context) -> Iterator[Found]:
-    """Finds a restore mode that the run does not have, and checkpoint managers of two kinds."""
+    """Finds a restore mode that the run does not support, and checkpoint managers of two kinds."""
     restore = restore_config(context)
     mode = restore.parameter("mode", str)
     if mode is not None:
@@ -192,7 +192,7 @@ _FALLBACK = "utils.RestoreCheckpointConfig.fallback_to_scratch = True"
 
 
 def _transformation(restore: ConfiguredObject) -> ParameterValue | None:
-    """Returns what changes the state on its way from the checkpoint; None if nothing does."""
+    """Returns the statement that transforms the restored state; None if nothing does."""
     mapped = restore.parameter("assignment_map")
     if mapped is not None and mapped.value is not None:
         return mapped

@@ -1,4 +1,4 @@
-"""CKP14, CKP15, CKP23 and POD07: what a run keeps, and what it can repeat."""
+"""CKP14, CKP15, CKP23 and POD07: which checkpoints a run keeps, and whether it can be repeated."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _SEEDED = _HEAD + "train/utils.DatasetConfig.seed = 42\n"
 
 
 def _dataset_seed(context: Context) -> ParameterValue | None:
-    """Returns the seed of the data to train on, where it is the user's."""
+    """Returns the seed of the training data, if the user set it."""
     train = run_function(context, Mode.TRAIN)
     seed = train.built("train_dataset_cfg", "t5x.utils.DatasetConfig").parameter("seed", int)
     return None if seed is None or context.in_t5x(seed.at.location) else seed
@@ -108,7 +108,7 @@ CKP15 = Mistake(
 
 @finds(CKP15)
 def seed_without_position(context: Context) -> Iterator[Found]:
-    """Finds data in a fixed order, and nothing remembers how far the run came."""
+    """Finds data in a fixed order whose position is not saved."""
     seed, save = _dataset_seed(context), save_config(context)
     period = save.parameter("period")
     if seed is None or period is None or save.value("save_dataset", False) is not False:
@@ -118,7 +118,7 @@ def seed_without_position(context: Context) -> Iterator[Found]:
     if not steps and isinstance(total, int) and start is not None:
         steps = total - start
     if isinstance(steps, int) and isinstance(period.value, int) and not 0 < period.value < steps:
-        return  # there is no checkpoint to go on from: a restart begins at the first step, as the data does
+        return  # there is no checkpoint to resume from: a restart begins at the first step, as the data does
     yield Found(
         f"{seed.at} = {seed.value} fixes the order of the training data, and its position is not saved: each "
         "restart trains on the same first examples again",

@@ -99,7 +99,7 @@ CKP01 = Mistake(
 
 @finds(CKP01)
 def steps_below_checkpoint(context: Context) -> Iterator[Found]:
-    """Finds fewer steps in all than the checkpoint has already done."""
+    """Finds a total of steps below the checkpoint's step."""
     found = _steps(context)
     if found is not None and found[0].value < found[1]:
         total, step, path = found
@@ -124,7 +124,7 @@ CKP02 = Mistake(
 
 @finds(CKP02)
 def no_steps_left(context: Context) -> Iterator[Found]:
-    """Finds exactly as many steps as the checkpoint has done."""
+    """Finds a total of steps that equals the checkpoint's step."""
     found = _steps(context)
     only_evaluates = run_function(context, Mode.TRAIN).value("run_eval_before_training", False)
     if found is not None and found[0].value == found[1] and not only_evaluates:
@@ -136,7 +136,7 @@ def no_steps_left(context: Context) -> Iterator[Found]:
         )
 
 
-_DIVIDING = ("linear_warmup", "linear_decay", "rsqrt_decay", "rsqrt_normalized_decay")  # by the steps of warmup
+_DIVIDING = ("linear_warmup", "linear_decay", "rsqrt_decay", "rsqrt_normalized_decay")  # by the warmup steps
 FACTORS = ("constant", *_DIVIDING, "decay_every", "cosine_decay")
 _WARMING_UP = (
     *FROM_CHECKPOINT,
@@ -176,7 +176,7 @@ GIN24 = Mistake(
 
 @finds(GIN24)
 def schedule_not_shifted(context: Context) -> Iterator[Found]:
-    """Finds schedules that are over when the run begins: a note if that may be pretraining that goes on."""
+    """Finds schedules that are over when the run begins: a note if it may continue a pretraining."""
     schedule, initial = _schedule(context), initial_step(context)
     factors = schedule.parameter("factors", str)
     if factors is None:
@@ -189,7 +189,7 @@ def schedule_not_shifted(context: Context) -> Iterator[Found]:
 
 
 def _division_by_zero(context: Context, factors: ParameterValue, warmup: ParameterValue) -> Iterator[Found]:
-    """Finds zero steps of warmup: 0/0 where the schedule is at its step 0."""
+    """Finds zero warmup steps, which are 0/0 at step 0 of the schedule."""
     names = _names(factors.value)
     divided = next((name for name in _DIVIDING if name in names), None)
     if divided is None:
@@ -210,7 +210,7 @@ def _division_by_zero(context: Context, factors: ParameterValue, warmup: Paramet
 
 
 def _over(schedule: ConfiguredObject, initial: int, factors: ParameterValue) -> Iterator[Found]:
-    """Yields a warmup or a decay that ends before the first step to train."""
+    """Yields a finding for a warmup or a decay that ends before the first step to train."""
     warmup, decay = schedule.value("warmup_steps", 1000), schedule.value("decay_factor", 0.5)
     offset = schedule.value("step_offset", 0)
     if not all(isinstance(number, (int, float)) for number in (warmup, decay, offset)):
@@ -244,7 +244,7 @@ GIN26 = Mistake(
 
 @finds(GIN26)
 def unknown_factor(context: Context) -> Iterator[Found]:
-    """Finds each factor that neither T5X's record nor the T5X in use has."""
+    """Finds each factor that is neither in T5X's record nor in the T5X in use."""
     factors = _schedule(context).parameter("factors", str)
     if factors is None:
         return
@@ -261,7 +261,7 @@ def unknown_factor(context: Context) -> Iterator[Found]:
         )
 
 
-# Batch size times length of the targets in pretraining with Mesh TensorFlow.
+# Batch size and length of the targets in pretraining with Mesh TensorFlow.
 _FACTORS: Mapping[str, tuple[int, int]] = {"T5": (2048, 114), "mT5": (1024, 229), "ByT5": (1024, 189)}
 _FAMILIES: Mapping[str, str] = {
     "T5": r"(t5_1_1_|t5\.1\.1\.)(small|base|large|xl|xxl)|t5_(small|base|large|3B|11B)",
@@ -275,9 +275,9 @@ _FINETUNED = (
 
 
 def _family(path: str) -> str | None:
-    """Returns the family of a public checkpoint that comes from Mesh TensorFlow; None for any other."""
+    """Returns the family of a public checkpoint from Mesh TensorFlow; None for any other."""
     match = re.search(r"([^/]+)/(?:checkpoint_|model\.ckpt-)(\d+)/?$", path)
-    # The steps of the public checkpoints; a user's own run hardly stops there.
+    # The steps of the public checkpoints; a user's own run is unlikely to stop there.
     if match is None or int(match[2]) not in (999_900, 1_000_000, 1_000_700):
         return None
     return next((family for family, names in _FAMILIES.items() if re.fullmatch(names, match[1])), None)
@@ -298,7 +298,7 @@ GIN25 = Mistake(
 
 @finds(GIN25)
 def loss_normalizing(context: Context) -> Iterator[Found]:
-    """Finds a public checkpoint that is fine-tuned without its normalization of the loss, or with another one's."""
+    """Finds a public checkpoint that is fine-tuned without its own normalization of the loss."""
     train, restore = run_function(context, Mode.TRAIN), restore_config(context)
     path = restore.parameter("path", str)
     model = train.built("model", "t5x.models.EncoderDecoderModel")

@@ -1,4 +1,4 @@
-"""GIN08, GIN35, CKP20, INF04, INF09 and MOD03: strings where another type is needed, or that T5X does not know."""
+"""GIN08, GIN35, CKP20, INF04, INF09 and MOD03: strings in place of other types, or that T5X does not know."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ GIN08 = Mistake(
 
 @finds(GIN08)
 def quoted_value(context: Context) -> Iterator[Found]:
-    """Finds each value that is surely meant to be of another type: a string, or a list for a count."""
+    """Finds each value that is surely meant to have another type: a string, or a list for a count."""
     seen: set[tuple[str, str, str]] = set()
     for binding in context.program.final_bindings:
         given = context.program.resolve(binding)
@@ -107,7 +107,7 @@ def _lengths(binding: Binding, given: Binding | MacroBinding) -> Iterator[Found]
 
 
 def _is_counted(binding: Binding) -> bool:
-    """Returns whether T5X calculates with a parameter; some sizes of its models may be lists."""
+    """Returns whether T5X calculates with a parameter; some of its models' sizes may be lists."""
     return binding.target not in NETWORK_CONFIGS and binding.param in COUNTS.get(binding.target, ())
 
 
@@ -144,7 +144,7 @@ def _needed(context: Context, binding: Binding, given: Binding | MacroBinding) -
 
 
 def _kind(value: Any) -> type | None:
-    """Returns the type of a literal, one for all numbers and one for lists and tuples; None for anything else."""
+    """Returns the type of a literal: one for all numbers, one for lists and tuples; None for anything else."""
     if isinstance(value, bool):
         return bool
     if isinstance(value, (int, float)):
@@ -182,7 +182,7 @@ INF04 = Mistake(
 
 @finds(INF04)
 def infer_mode(context: Context) -> Iterator[Found]:
-    """Finds a mode that T5X's ``infer`` does not have."""
+    """Finds a mode that T5X's ``infer`` does not support."""
     for given, near, edits in _misnamed(context, "__main__.infer", "mode", _MODES):
         fix = f"write {given} = {format_value(near)}" if near else f"use {', '.join(_MODES)}"
         yield Found(f"infer has no mode {format_value(given.value)}", given, fix, edits=edits)
@@ -221,7 +221,7 @@ MOD03 = Mistake(
 
 @finds(MOD03)
 def unknown_remat_policy(context: Context) -> Iterator[Found]:
-    """Finds each remat policy of a scalable network that T5X takes for another one."""
+    """Finds each remat policy of a scalable network that T5X treats as another one."""
     for given, near, edits in _misnamed(context, NETWORK_CONFIGS[1], "remat_policy", _POLICIES):
         yield Found(
             f"there is no remat policy {given.value!r}: T5X takes it for 'full', and computes each layer twice",
@@ -255,7 +255,7 @@ def unknown_type(context: Context) -> Iterator[Found]:
     said: set[tuple[str, str, str]] = set()
     for binding in context.program.final_bindings:
         is_model = binding.target.startswith("t5x.examples.") and binding.target.endswith("Config")
-        if binding.param != "dtype" or not is_model:  # CKP20 has those of checkpoints
+        if binding.param != "dtype" or not is_model:  # CKP20 reports those of checkpoints
             continue
         given = context.program.resolve(binding)
         if given.key in said or not isinstance(given.value, str) or _may_exist(given.value):
@@ -270,7 +270,7 @@ def unknown_type(context: Context) -> Iterator[Found]:
 
 
 def _may_exist(name: str) -> bool:
-    """Returns whether a name is a type's, or one that only NumPy can judge, such as ``<f4``."""
+    """Returns whether a name is that of a type, or one that only NumPy can judge, such as ``<f4``."""
     if name in _TYPES or name in _OTHER_NAMES or name.startswith("float8") or name.startswith("float4"):
         return True
     return re.fullmatch(r"(?:bfloat|float|uint|int|bf|fp|complex)\d+", name) is None and closest(name, _TYPES) is None

@@ -15,7 +15,7 @@ from t5x_harness.lint.rule import Context, finds
 from t5x_harness.system.misspelling import closest, meant
 
 _STRING_OR_REST = re.compile(r"""(['"])(?:\\.|(?!\1).)*\1|['"#].*""", re.DOTALL)
-"""A string in straight quotes; else a comment, or a string without an end, to the end of the line."""
+"""A string in straight quotes; else a comment or an unterminated string, up to the end of the line."""
 
 _MEANT = {
     "Zs": "a plain space",
@@ -25,21 +25,21 @@ _MEANT = {
     "Pi": "a straight quote",
     "Pf": "a straight quote",
 }
-"""What to write instead, by the character's category in Unicode; empty for a character that does not show."""
+"""The replacement by the character's category in Unicode; empty for an invisible character."""
 
 _QUOTES = frozenset("\u201a\u201e\u2032\u2033\u00b4\uff02\uff07`")
-"""Characters of other categories that stand for quotes."""
+"""Characters of other categories that are used as quotes."""
 
 
 def unseen_character(line: str, detail: str) -> tuple[str, str] | None:
-    """Returns which character of a line looks like another one, or like nothing, and the fix.
+    """Returns the character of a line that looks like another one, or is invisible, and the fix.
 
     Args:
-      line: as it stands in the file. Strings and comments may hold any character.
+      line: the line as the file has it. Strings and comments may contain any character.
       detail: the parser's own words.
 
     Returns:
-      None if each character is what it looks like.
+      None if no character is misleading.
     """
     outside = _STRING_OR_REST.sub(lambda match: "x" * len(match[0]), line)
     indent = line[: len(line) - len(line.lstrip(" \t"))]
@@ -113,7 +113,7 @@ def forgotten_percent(context: Context) -> Iterator[Found]:
 
 
 def _carried_over(problem: Problem) -> str | None:
-    """Returns a binding of the command line without the comma or quote of its argument list; None if it has neither."""
+    """Returns a command-line binding without the comma or quote of its argument list; None if it has neither."""
     text = problem.subject.strip()
     if problem.location.file != BINDINGS or not text.endswith((",", '"', "'", '",', "',")):
         return None
@@ -137,7 +137,7 @@ VTX07 = Mistake(
 
 @finds(VTX07)
 def carried_over(context: Context) -> Iterator[Found]:
-    """Finds each binding that brought along a comma or a quote of its argument list."""
+    """Finds each binding that includes a comma or a quote of its argument list."""
     for problem in context.program.problems_of(ProblemKind.SYNTAX):
         if (bare := _carried_over(problem)) is not None:
             key, _, value = bare.partition("=")
@@ -190,14 +190,14 @@ def syntax_rule(context: Context) -> Iterator[Found]:
 
 
 def _line(context: Context, problem: Problem) -> str:
-    """Returns the line as it stands in the file, indentation included."""
+    """Returns the line as the file has it, including its indentation."""
     lines = context.program.texts.get(problem.location.file, "").split("\n")
     found = lines[problem.location.line - 1] if problem.location.line <= len(lines) else ""
     return found if problem.subject.strip() in found else problem.subject
 
 
 def _fix(problem: Problem) -> tuple[str | None, str]:
-    """Returns the binding's key if there is one, and the smallest fix."""
+    """Returns the binding's key if it has one, and the smallest fix."""
     text = problem.subject.partition("#")[0].strip()
     match = _ASSIGNMENT.fullmatch(text)
     if problem.detail.startswith("Expected indentation"):
@@ -223,7 +223,7 @@ def _fix(problem: Problem) -> tuple[str | None, str]:
 
 
 def _literal(function: str, inside: str) -> str | None:
-    """Returns the literal that a call of ``dict`` with keywords stands for, as text; None for what is less plain."""
+    """Returns the text of a literal that equals a call of ``dict`` with keywords; None for anything less plain."""
     pair = r"(\w+)\s*=\s*([\w.'\"]+)"
     pairs = re.findall(pair, inside)
     if function != "dict" or not pairs or re.sub(pair, "", inside).strip(", "):
@@ -232,9 +232,10 @@ def _literal(function: str, inside: str) -> str | None:
 
 
 def _value_meant(context: Context, problem: Problem) -> str | None:
-    """Returns the value as gin text if a word can only be a string or a Python constant; None if it may be more.
+    """Returns the value as gin text if a word can only be a string or a Python constant; None otherwise.
 
-    A dotted name may have lost its ``@``, a word in capitals its ``%``, and a function's name both ``@`` and module.
+    A dotted name may have lost its ``@``, a word in capitals its ``%``, and a function's name both its ``@`` and its
+    module.
     """
     match = _ASSIGNMENT.fullmatch(problem.subject.partition("#")[0].strip())
     if match is None:
