@@ -1,4 +1,4 @@
-"""What jobs put into buckets and read from them, and what Cloud Storage says where it refuses."""
+"""The files that jobs write to buckets and read from them, and the errors if Cloud Storage refuses."""
 
 from __future__ import annotations
 

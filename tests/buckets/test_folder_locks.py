@@ -1,4 +1,4 @@
-"""A folder has one writer, on this machine and in a bucket; one that was killed is followed."""
+"""A folder has one writer, on this machine and in a bucket; another may follow one that was killed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with locked(folder_at(sys.argv[1]), sys.argv[2], RuntimeError):
 
 
 class TakenError(Exception):
-    """The caller's own."""
+    """The caller's own error for a lock that is taken."""
 
 
 def taken_by(who: str) -> TakenError:
@@ -61,7 +61,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> AnyFolder:
 
 
 def held_by(place: AnyFolder, seconds: int, host: str) -> None:
-    """Leaves the lock of a process that is not there on this machine."""
+    """Leaves a lock whose process does not exist on this machine."""
     seen = (datetime.now(UTC) - timedelta(seconds=seconds)).isoformat()
     assert place.create(NAME, json.dumps({"host": host, "pid": 2**31 - 1, "seen": seen}).encode()) is not None
 
@@ -113,7 +113,7 @@ def test_of_many_in_the_same_moment_exactly_one_goes_on(place: AnyFolder, after_
     ("seconds", "host", "free"), [(0, "elsewhere", False), (300, "elsewhere", True), (0, "", True)]
 )
 def test_one_that_was_killed_is_followed(bucket: AnyFolder, seconds: int, host: str, free: bool) -> None:
-    """On another machine after two minutes of silence, on this one at once."""
+    """The lock is free at once if the holder ran on this machine, and after two minutes of silence if on another."""
     held_by(bucket, seconds, host or socket.gethostname())
     with contextlib.nullcontext() if free else refused(2**31 - 1, host), locked(bucket, NAME, taken_by):
         pass
@@ -144,7 +144,7 @@ def test_one_that_works_for_long_is_seen_to(bucket: AnyFolder, monkeypatch: pyte
 def test_a_write_whose_answer_was_lost_is_not_taken_for_anothers(
     bucket: AnyFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client sends it again, and is refused for what it has written itself."""
+    """The client sends the write again, and is refused because of its own first attempt."""
     for method in (Folder.create, Folder.replace):
 
         def twice(place: Folder, *words: object, send: Callable[..., int | None] = method) -> int | None:

@@ -1,4 +1,4 @@
-"""What is remote is decided in one place, for data, vocabularies and checkpoints alike."""
+"""One function decides whether a path is remote, for data, vocabularies and checkpoints."""
 
 from __future__ import annotations
 

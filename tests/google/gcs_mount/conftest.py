@@ -1,4 +1,4 @@
-"""A store's folder with one bucket, and ways to look at it through ``/gcs`` from other processes."""
+"""A store's folder with one bucket, and fixtures to access it through ``/gcs`` from other processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def inside(root: Path) -> Inside:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[ObjectStore]:
-    """A store with the bucket ``data``; it does not wait for the disk, which matters to power cuts only."""
+    """A store with the bucket ``data``; it does not wait for the disk, which matters only for power cuts."""
     with ObjectStore(tmp_path) as store:
         store._core.database._execute("PRAGMA synchronous = OFF")
         store.create_bucket("data")

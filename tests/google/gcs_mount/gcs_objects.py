@@ -1,4 +1,4 @@
-"""An object for forked runs to hold; imported by the runs."""
+"""An object that forked runs import and hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Reader:
-    """Reads and writes by paths as a config names them."""
+    """Reads and writes the paths that a config could name."""
 
     def __init__(self, argument: Any, progress: Any) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Asks the server of a mount in this process, as the kernel does; needs no /dev/fuse."""
+"""Sends the kernel's requests to the server of a mount in this process; needs no /dev/fuse."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Kernel:
     """The calls of processes that see a bucket at a mount; errors are raised as OSError.
 
     Args:
-      root: of the store.
+      root: the root of the store.
     """
 
     def __init__(self, root: Path, bucket: str = "data") -> None:
@@ -36,7 +36,7 @@ class Kernel:
         return int(struct.unpack_from("=Q", self.ask(Operation.LOOKUP, parent, name.encode() + b"\0"))[0])
 
     def find(self, path: str) -> int:
-        """The node of a path in the bucket; empty for the bucket itself."""
+        """Returns the node of a path in the bucket; an empty path is the bucket itself."""
         found = self.bucket
         for name in path.split("/") if path else ():
             found = self.node(found, name)
@@ -49,7 +49,7 @@ class Kernel:
         return int(struct.unpack_from("=Q2I2Q", self.ask(Operation.GETATTR, node, b""))[4])
 
     def open(self, path: str, flags: int) -> int:
-        """A handle; the file is created where the flags say so and it is not there."""
+        """Returns a handle for a file, which is created if it does not exist and the flags have O_CREAT."""
         parent, name = self._parent(path)
         try:
             node = self.node(parent, name)
@@ -64,7 +64,7 @@ class Kernel:
         return self.ask(Operation.READ, 0, struct.pack("=QQI", handle, offset, 1 << 16))
 
     def write(self, handle: int, offset: int | None, data: bytes) -> None:
-        """Writes at an offset; None is the end."""
+        """Writes at an offset; None is the end of the file."""
         if offset is None:
             offset = self._size(self._server._handles[handle].node.number)
         body = struct.pack("=QQI20x", handle, offset, len(data)) + data
@@ -77,7 +77,7 @@ class Kernel:
         self.ask(Operation.RELEASE, 0, struct.pack("=Q", handle))
 
     def close(self, handle: int) -> None:
-        """Of the last descriptor."""
+        """Closes the last descriptor of a handle."""
         try:
             self.flush(handle)
         finally:
@@ -146,7 +146,7 @@ class Kernel:
         return number
 
     def read_folder(self, handle: int, offset: int, size: int = 1 << 12) -> list[tuple[str, int]]:
-        """Names, each with the offset to go on behind it."""
+        """Returns names, each with the offset at which the next one begins."""
         found = self.ask(Operation.READDIR, self._folders[handle], struct.pack("=QQI", handle, offset, size))
         entries, at = [], 0
         while at < len(found):

@@ -1,4 +1,4 @@
-"""A process that sees a store through a mount of its own, and makes the system calls that it is asked for."""
+"""A process that sees a store through a private mount, and makes the requested system calls."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ for line in sys.stdin:
 
 
 class Mounted:
-    """The calls of a process at a mount as Cloud Storage FUSE; errors are raised as OSError.
+    """The calls of a process at a mount in the mode ``fuse``; errors are raised as OSError.
 
     Args:
-      root: of the store.
+      root: the root of the store.
     """
 
     def __init__(self, root: Path) -> None:
@@ -52,11 +52,11 @@ class Mounted:
         self._process.communicate(timeout=60)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Any other call of ``os``, by its name; texts are paths in the bucket."""
+        """Returns any other function of ``os``, by its name; arguments that are strings are paths in the bucket."""
         return lambda *arguments: self._ask(name, *arguments)
 
     def begin(self, name: str, *arguments: Any) -> None:
-        """Has the process make a call; :meth:`end` waits for it."""
+        """Makes the process begin a call; :meth:`end` waits for the result."""
         assert self._process.stdin, "it is a pipe"
         places = [f"/gcs/{self.bucket}/{each}" if isinstance(each, str) else each for each in arguments]
         print(json.dumps([name, *places]), file=self._process.stdin, flush=True)
@@ -76,7 +76,7 @@ class Mounted:
         return str(self._ask("pread", handle, 1 << 16, offset)).encode("latin-1")
 
     def write(self, handle: int, offset: int | None, data: bytes) -> None:
-        """Writes at an offset; None is the end."""
+        """Writes at an offset; None is the end of the file."""
         at = self._ask("size", handle) if offset is None else offset
         assert self._ask("pwrite", handle, list(data), at) == len(data)
 

@@ -1,4 +1,4 @@
-"""Checkpoints through /gcs: saved and restored in a folder, refused and restored as Cloud Storage FUSE does."""
+"""Checkpoints at /gcs: a folder saves and restores them; the mode fuse restores them, but refuses to save."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from t5x_harness.google.gcs_mount import MountMode, command_prefix, refusal
 from t5x_harness.sample_tasks import CONFIGS
 
-# What a job does with its checkpoints, by both of T5X's ways, and the outcome of it.
+# Does what a job does with checkpoints, in both of T5X's formats, and prints the outcome.
 JOB = """
 import json, os, sys
 import numpy as np, orbax.checkpoint as ocp, tensorflow as tf, tensorstore as ts
@@ -54,7 +54,7 @@ print(json.dumps(result))
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A checkpoint of orbax that somebody else has saved."""
+    """An orbax checkpoint that another process has saved."""
     folder = tmp_path_factory.mktemp("saved")
     save = (
         "import sys, numpy as np, orbax.checkpoint as ocp\n"
@@ -86,7 +86,7 @@ def test_checkpoints(mode: MountMode, root: Path, bucket: Path, checkpoint: Path
     assert not (bucket / "orbax" / "checkpoint_7").exists()
 
 
-# A machine that gives no namespaces, as most containers are.
+# Runs a command as on a machine that allows no namespaces, such as most containers.
 WITHOUT_NAMESPACES = (
     "unshare", "--user", "--map-root-user", "sh", "-c",
     'echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin "$@"',

@@ -1,4 +1,4 @@
-"""Commands see the store at /gcs, are themselves in all else, and leave nothing."""
+"""Commands see the store at /gcs, are unchanged in all other respects, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ except OSError as error:
 
 
 def files_in(root: Path) -> list[Path]:
-    """Lists the files of a store; the folders of its own that a mount makes stay, and are empty."""
+    """Lists the files of a store, not the empty folders that a mount makes and leaves in the store."""
     return sorted(path for path in root.rglob("*") if path.is_file())
 
 
@@ -110,7 +110,7 @@ def test_nothing_is_left_however_a_command_ends(mode: MountMode, root: Path, num
     assert process.stdout
     assert process.stdout.readline() == b"\n"
     process.send_signal(number)
-    # The end of stderr is that of the last process that holds it: of the file system's own, too.
+    # stderr ends only when the last process that holds it has ended, including that of the file system.
     process.communicate(timeout=60)
     assert process.returncode == -number
     assert (mounts(), os.path.exists("/gcs")) == (before, existed)

@@ -1,4 +1,4 @@
-"""A forked run sees the store at /gcs because its environment names it, and is a run like any other."""
+"""A forked run whose environment names a store sees it at /gcs, and is otherwise like any other run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_run_may_start_in_the_store_and_keeps_no_descriptor(
     run = start(cwd="/gcs/my-bucket/data", **{MODE_VARIABLE: mode.value})
     folder, *descriptors = run.call("place")
     assert folder == "/gcs/my-bucket/data"
-    assert len(descriptors) == 5  # the standard ones, the connection, and the listing's own
+    assert len(descriptors) == 5  # the standard ones, the connection, and that of the listing itself
     assert run.call("read", path="hello.txt") == "hello"
 
 
@@ -101,7 +101,7 @@ def test_a_file_system_ends_with_its_run(start: Callable[..., RunProcess], zygot
 
 
 def file_systems(zygote: Zygote) -> list[int]:
-    """The pids of the processes behind mounts of this zygote's runs."""
+    """Returns the pids of the processes that serve the mounts of this zygote's runs."""
     assert zygote.pid
     found = []
     for pid in processes.descendants(zygote.pid):

@@ -1,4 +1,4 @@
-"""A server or a mount that is killed half-way: what was acknowledged stands, on both sides."""
+"""After a kill of a server or a mount in the middle of an operation, both sides keep what was acknowledged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from t5x_harness.google.storage.values import ObjectFields, Preconditions, Sourc
 
 
 class Killed(BaseException):
-    """In place of what comes after it."""
+    """Raised in place of a call, so that nothing after it happens."""
 
 
 @contextlib.contextmanager
 def killed(target: object, name: str) -> Iterator[pytest.MonkeyPatch]:
-    """Kills the process where it calls a function; a killed process cleans nothing up."""
+    """Simulates a kill when a function is called; a killed process cleans up nothing."""
 
     def die(*_: object) -> None:
         raise Killed
@@ -42,7 +42,7 @@ def put(kernel: Kernel, name: str) -> None:
 
 
 def at_mount(root: Path, what: str) -> None:
-    """What a process at a mount does between the end of one server and the start of the next."""
+    """Changes a file at a mount between the end of one server and the start of the next."""
     kernel = Kernel(root)
     if what == "close":
         put(kernel, "a")
@@ -81,7 +81,7 @@ def test_what_a_mount_did_after_a_kill_is_not_undone_by_what_was_not_acknowledge
             if way == "upload":
                 state = store.uploads.get(upload)
                 assert (state.finished is not None, state.received) == (what == "nothing", len(b"the API's"))
-    if way == "upload" and what != "nothing":  # its client goes on, and is told
+    if way == "upload" and what != "nothing":  # its client continues, and gets the error
         with ObjectStore(tmp_path) as store, pytest.raises(PreconditionFailed):
             store.uploads.finish(upload)
 

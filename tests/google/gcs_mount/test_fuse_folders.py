@@ -1,4 +1,4 @@
-"""Folders at a mount beside Cloud Storage's own API, which knows names of objects alone; and names that it refuses."""
+"""Folders at a mount, next to Cloud Storage's own API, which knows only names of objects; and names that it refuses."""
 
 from __future__ import annotations
 

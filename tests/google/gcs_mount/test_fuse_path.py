@@ -1,4 +1,4 @@
-"""`fuse_path`: one bucket under its three names, in this process, in processes that a test starts, and in runs."""
+"""`fuse_path`: a bucket with three addresses, in this process, in processes that a test starts, and in runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODES = [
 
 
 def stored(gcs: FakeGcs, path: FusePath, name: str) -> bytes:
-    """An object, asked of Cloud Storage."""
+    """Returns the bytes of an object, downloaded from the emulated Cloud Storage."""
     address = f"{gcs.endpoint}/storage/v1/b/{path.path.name}/o/{quote(name, safe='')}?alt=media"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(address) as answer:
@@ -118,7 +118,7 @@ raise RuntimeError(text)
 
 @pytest.mark.usefixtures("imported")
 def test_runs_and_their_gin_files_see_it(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # two modules of one name and length within a second
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # two modules of the same name and size in a second
     modes = [mode.value for mode in MountMode if not refusal(mode)] or ["folder"]
     source = CONFIGS / "finetune_answer.gin"
     pytester.path.joinpath("train.gin").write_text(f"{source.read_text()}\nimport tasks_on_gcs\n")

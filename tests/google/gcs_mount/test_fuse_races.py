@@ -1,4 +1,4 @@
-"""Processes at a mount race with Cloud Storage's own API: whatever both were told has to be true together."""
+"""Processes at a mount race with Cloud Storage's own API: the answers that both got must be consistent."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_what_a_mount_has_done_is_not_undone_by_a_write_on_the_generation_before
     assert outcomes == {True, False}, "they have not met"
 
 
-MANY = 2500  # entries: more than the system gives at once
+MANY = 2500  # entries: more than the system returns at once
 
 
 @pytest.mark.usefixtures("store")

@@ -34,13 +34,13 @@ def test_one_who_only_opens_and_closes_takes_nothing_from_the_writer(kernel: Ker
         kernel.flush(reader)
         kernel.write(writer, len(data), line)
         data += line
-        kernel.release(reader)  # which the kernel asks for some time after the close
+        kernel.release(reader)  # the kernel requests this some time after the close
     kernel.close(writer)
     assert (stored / "f").read_bytes() == data
 
 
 def test_a_reader_that_stays_reads_on_what_the_writer_stored_while_it_is_live(kernel: Kernel, stored: Path) -> None:
-    """As one does that maps a file and closes it: the kernel asks for its pages later."""
+    """A process that maps a file and closes it is such a reader: the kernel requests its pages later."""
     writer = kernel.open("f", os.O_WRONLY | os.O_CREAT)
     kernel.write(writer, 0, b"first")
     reader = kernel.open("f", os.O_RDONLY)
@@ -62,14 +62,14 @@ def test_a_reader_that_stays_reads_on_what_the_writer_stored_while_it_is_live(ke
 def test_a_file_replaced_between_look_up_and_opening_to_write_is_looked_up_again(
     kernel: Kernel, stored: Path, flags: int
 ) -> None:
-    """Those who hold on to the older generation do not hand it on, nor see what is written to the newer one."""
+    """Readers of the older generation neither pass it on to the writer nor see the bytes written to the newer one."""
     (stored / "f").write_bytes(b"older")
     reader, node = kernel.open("f", os.O_RDONLY), kernel.find("f")
     (stored / "g").write_bytes(b"newer")
     (stored / "g").rename(stored / "f")
     with pytest.raises(OSError, match="replaced or deleted") as caught:
         kernel.ask(Operation.OPEN, node, struct.pack("=2I", flags, 0))
-    assert caught.value.errno == errno.ESTALE  # on which the kernel begins anew
+    assert caught.value.errno == errno.ESTALE  # after which the kernel looks the file up again
     handle = kernel.open("f", flags)
     with pytest.raises(OSError, match="replaced or deleted"):
         kernel.read(reader)
@@ -126,7 +126,7 @@ def test_all_of_a_folder_is_listed_while_it_is_emptied(kernel: Kernel, stored: P
 def test_no_file_is_renamed_while_its_folder_is_listed(
     kernel: Kernel, stored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which a listing would have under neither of its names."""
+    """Otherwise, a listing might have the file under neither of its names."""
     scan, locked = os.scandir, []
 
     def scan_and_look(folder: bytes) -> Any:

@@ -1,4 +1,4 @@
-"""The mode fuse behaves as Cloud Storage FUSE does where a folder would not."""
+"""The mode fuse behaves like Cloud Storage FUSE in ways in which a folder does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from t5x_harness.google.gcs_mount import MountMode, probe
 
 Inside = Callable[..., Any]
 
-# What the store's side of the file system shows, seen from inside.
+# The names that code run in the mount can use.
 PRELUDE = """
 import errno, pathlib
 gcs = pathlib.Path("/gcs/my-bucket")
@@ -28,7 +28,7 @@ def refused(function, *arguments):
 
 @pytest.fixture
 def fuse(inside: Inside, bucket: Path) -> Inside:
-    """Runs code with ``gcs``, the mounted bucket, ``store``, its folder in the store, and ``refused``."""
+    """Runs code with ``gcs`` (the mounted bucket), ``store`` (its folder in the store) and ``refused``."""
     if (reason := probe().fuse_refused) is not None:
         pytest.skip(f"/gcs in mode fuse cannot be mounted here: {reason}")
 

@@ -1,4 +1,4 @@
-"""Two mounts of a store beside its own API: all see what they should, whatever is done in which order."""
+"""Two mounts of a store and its own API all see the right content, for any operations in any order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from two_mounts import TwoMounts
 from t5x_harness.google.gcs_mount import MountMode
 from t5x_harness.google.storage.store import ObjectStore
 
-# MOUNT_EXAMPLES=5000 pytest tests/google/gcs_mount/test_fuse_two_mounts.py looks for more, and anew each time.
+# MOUNT_EXAMPLES=5000 pytest tests/google/gcs_mount/test_fuse_two_mounts.py tries more examples, new ones each time.
 EXAMPLES = int(os.environ.get("MOUNT_EXAMPLES", "0"))
 
 
@@ -26,7 +26,7 @@ def run(machine: type[TwoMounts] | object, examples: int) -> None:
             max_examples=EXAMPLES or examples,
             stateful_step_count=50,
             deadline=None,
-            phases=[Phase.explicit, Phase.reuse, Phase.generate],  # making an example smaller takes minutes
+            phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking an example takes minutes
             derandomize=not EXAMPLES,
             database=None,
             suppress_health_check=list(HealthCheck),
@@ -35,7 +35,7 @@ def run(machine: type[TwoMounts] | object, examples: int) -> None:
 
 
 def test_two_mounts_and_the_api(store: ObjectStore, tmp_path: Path) -> None:
-    """With requests as the kernel makes them, which nothing stands between."""
+    """The mounts get the requests that the kernel would send, with no page cache in between."""
     count = itertools.count()
 
     def machine() -> TwoMounts:
@@ -47,7 +47,7 @@ def test_two_mounts_and_the_api(store: ObjectStore, tmp_path: Path) -> None:
 
 
 def test_two_mounts_and_the_api_with_the_kernel_between(store: ObjectStore, tmp_path: Path) -> None:
-    """With system calls, answered from the kernel's pages where it has them."""
+    """The mounts get system calls, which the kernel answers from its page cache if it can."""
     needs(MountMode.FUSE)
     count = itertools.count()
     with Mounted(tmp_path) as first, Mounted(tmp_path) as second:

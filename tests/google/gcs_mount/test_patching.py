@@ -1,4 +1,4 @@
-"""Where nothing may be mounted, paths in texts are rewritten, and Python's functions and two libraries are patched."""
+"""If nothing can be mounted, paths in texts are rewritten, and Python's functions and two libraries are patched."""
 
 from __future__ import annotations
 

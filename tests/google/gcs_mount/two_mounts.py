@@ -1,4 +1,4 @@
-"""Two mounts of a store and Cloud Storage's own API as actors, beside a model of what each of them should see."""
+"""Two mounts of a store and Cloud Storage's own API as actors, and a model of what each of them should see."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ bodies = st.sampled_from([b"", b"short", b"a body"])
 
 
 Calls = Kernel | Mounted
-"""What processes do at a mount."""
+"""The calls that processes make at a mount."""
 
 
 @dataclasses.dataclass(eq=False)
 class File:
-    """A generation of a file as those see it who have it open at a mount.
+    """A generation of a file, as seen by processes that have it open at a mount.
 
     Attributes:
-      version: of what is stored; 0 for nothing.
-      body: what is stored.
-      content: while somebody writes; None otherwise.
-      unsaved: whether there is something to store.
-      removed: whether this mount has removed it, or put another in its place.
+      version: the version of the stored content; 0 if nothing is stored.
+      body: the stored content.
+      content: the content at the mount while it is open for writing; None otherwise.
+      unsaved: whether the content still has to be stored.
+      removed: whether this mount has removed or replaced the file.
     """
 
     name: str
@@ -76,10 +76,10 @@ def above(name: str) -> str:
 
 
 class TwoMounts(RuleBasedStateMachine):
-    """The machine.
+    """The state machine of the mounts, the API and the model.
 
     Args:
-      keeps_pages: whether readers may be given what the kernel has read before in place of ESTALE.
+      keeps_pages: whether readers may get pages that the kernel has read before, instead of ESTALE.
     """
 
     def __init__(self, store: ObjectStore, bucket: str, calls: Sequence[Calls], *, keeps_pages: bool) -> None:
@@ -87,7 +87,7 @@ class TwoMounts(RuleBasedStateMachine):
         self.store, self.bucket, self.keeps_pages = store, bucket, keeps_pages
         self.mounts = [Mount(each) for each in calls]
         self.stored: dict[str, tuple[bytes, int]] = {}
-        self.folders: dict[str, bool] = {"": False}  # whether names of objects alone imply it
+        self.folders: dict[str, bool] = {"": False}  # whether only the names of objects imply the folder
         self.markers: set[str] = set()  # objects such as d/
         self.generations: dict[int, int] = {}  # of versions
         self.count = 0
@@ -98,7 +98,7 @@ class TwoMounts(RuleBasedStateMachine):
                 self.close_one(mount, mount.handles[0])
         assert os.listdir(self.store._core.layout.incoming) == []
 
-    # What there is, and what an actor should be answered.
+    # The model's content, and the answers that an actor should get.
 
     def new_version(self) -> int:
         self.count += 1
@@ -142,7 +142,7 @@ class TwoMounts(RuleBasedStateMachine):
         return not file.removed and self.stored.get(file.name, (b"", 0))[1] == file.version
 
     def save(self, file: File) -> int:
-        """Stores what was written, as a close does; returns the error."""
+        """Stores the written content, as a close does; returns the expected error number, or 0."""
         if not file.unsaved or file.removed:
             return 0
         if not self.is_live(file):
@@ -170,7 +170,7 @@ class TwoMounts(RuleBasedStateMachine):
     def unsaved_in(self, mount: Mount, folder: str) -> list[str]:
         return [os.path.basename(it.name) for it in mount.named.values() if it.unsaved and above(it.name) == folder]
 
-    # What processes do at the mounts.
+    # The operations of processes at the mounts.
 
     @rule(at=mounts, name=files)
     def open_to_read(self, at: int, name: str) -> None:
@@ -222,7 +222,7 @@ class TwoMounts(RuleBasedStateMachine):
     @precondition(lambda self: any(mount.handles for mount in self.mounts))
     @rule(data=st.data())
     def read(self, data: st.DataObject) -> None:
-        """Never a byte of another generation."""
+        """Reads an open file, which never yields a byte of another generation."""
         mount, one = self.one_open(data)
         file = one.file
         if file.content is not None or self.is_live(file):
@@ -343,7 +343,7 @@ class TwoMounts(RuleBasedStateMachine):
 
     @rule(at=mounts, name=files)
     def look(self, at: int, name: str) -> None:
-        """Whoever opens a file sees what was stored last, or what this mount is about to store."""
+        """Opens a file, which shows the content that was stored last, or that this mount is about to store."""
         mount = self.mounts[at]
         file = self.look_up(mount, name)
         with self.answered(0 if file else errno.ENOENT):
@@ -365,12 +365,12 @@ class TwoMounts(RuleBasedStateMachine):
             inside = {os.path.basename(it) for it in [*self.stored, *self.folders] if it and above(it) == name}
             assert found == sorted(inside | set(self.unsaved_in(mount, name)))
 
-    # What clients ask Cloud Storage for.
+    # The requests of clients to Cloud Storage.
 
     def asked(
         self, name: str, condition: str, call: Callable[[Preconditions], StoredObject | None]
     ) -> StoredObject | None:
-        """Asks on a condition on what a name has; None if that does not hold, or there is nothing to be done."""
+        """Makes a call with a condition on a name's generation; returns None if it does not hold or nothing is done."""
         version = self.stored.get(name, (b"", 0))[1]
         before = [each for each in self.generations if each < version]
         wanted = {"live": version, "older": before[-1] if before else 0, "absent": 0}.get(condition)
@@ -447,7 +447,7 @@ class TwoMounts(RuleBasedStateMachine):
 
     @invariant()
     def api_list(self) -> None:
-        """A listing has what there is, each version in a generation of its own that stays."""
+        """Checks that a listing has all stored objects, and that each version keeps its own generation."""
         listed: dict[str, Any] = {it.name: it for it in self.store.list(self.bucket).objects}
         assert sorted(listed) == sorted([*self.stored, *(f"{name}/" for name in self.markers)])
         for name, (body, version) in self.stored.items():

@@ -1,4 +1,4 @@
-"""A server whose application returns what it was asked."""
+"""A server whose application returns the request that it got."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ECHO = "echo_app:make_app"
 
 @pytest.fixture
 def echo(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of an application that returns what it was asked, for servers that a test starts."""
+    """The name of an application that returns the request that it got, for servers that a test starts."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     return ECHO
 
@@ -25,7 +25,7 @@ def echo(monkeypatch: pytest.MonkeyPatch) -> str:
 def google(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud]:
     """A session for all tests that only send requests."""
     session = EmulatedCloud(tmp_path_factory.mktemp("google"), app=ECHO)
-    with pytest.MonkeyPatch.context() as patch:  # not for processes of other tests
+    with pytest.MonkeyPatch.context() as patch:  # not for the processes of other tests
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))
         session.start()
     with session:
@@ -37,7 +37,7 @@ Shell = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def client(google: EmulatedCloud, tmp_path: Path) -> Shell:
-    """Runs a command as a client of the session, in a home folder that is empty."""
+    """Runs a command as a client of the session, with an empty home folder."""
 
     def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, **google.environment(), "HOME": str(tmp_path), **variables}

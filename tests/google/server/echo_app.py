@@ -1,4 +1,4 @@
-"""An ASGI application that returns what it was asked. The server's process imports it."""
+"""An ASGI application that returns the request that it got. The server's process imports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exchanges that go wrong: clients that go away, applications with errors, bodies that are not read."""
+"""Exchanges that go wrong: clients that disconnect, applications with errors, bodies that are not read."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_upload_broken_off_leaves_nothing_behind_and_nothing_is_said(storage:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST)
     incoming = storage.endpoints.root / ".t5x-harness" / "incoming"
     deadline = time.monotonic() + 60
-    while list(incoming.iterdir()) and time.monotonic() < deadline:  # until the server has noticed all of them
+    while list(incoming.iterdir()) and time.monotonic() < deadline:  # until the server has noticed all the ends
         time.sleep(0.05)
     assert list(incoming.iterdir()) == []
     with storage.connection() as connection:
@@ -111,7 +111,7 @@ def test_the_store_is_closed_at_the_end(tmp_path: Path) -> None:
         connection.request("POST", "/storage/v1/b?project=p", b'{"name": "bucket"}')
         assert connection.getresponse().status == 200
     kept = {path.name for path in (tmp_path / "root" / ".t5x-harness").iterdir()}
-    # There is no log of the database, which a store leaves if it is not closed.
+    # The database has no log; a store that is not closed would leave one.
     assert kept == {"storage.db", "lock", "incoming", "aside", "reserve"}
 
 
@@ -119,7 +119,7 @@ def test_head_has_the_heads_and_no_body(storage: Served) -> None:
     with storage.connection() as connection:
         connection.request("PUT", "/bucket/x", b"12345")
         connection.getresponse().read()
-        for _ in range(2):  # on the same connection: a body would be taken for the next answer
+        for _ in range(2):  # on the same connection: a body would be read as the next answer
             connection.request("HEAD", "/bucket/x")
             answer = connection.getresponse()
             assert (answer.status, answer.getheader("Content-Length"), answer.read()) == (200, "5", b"")
@@ -215,7 +215,7 @@ def test_an_answer_of_unknown_length(served: Served, version: str, ending: bytes
 def test_what_is_no_request_is_refused(served: Served, request_: bytes, status: bytes) -> None:
     with served.socket() as connection:
         connection.sendall(request_)
-        if status == b"200 OK":  # depending on its version, the parser refuses such a long number or accepts it
+        if status == b"200 OK":  # depending on its version, the parser refuses or accepts such a long number
             connection.sendall(b"seven77")
             assert connection.recv(65536).split(b"\r\n")[0] in (b"HTTP/1.1 200 OK", b"HTTP/1.1 400 Bad Request")
             return

@@ -1,4 +1,4 @@
-"""`t5x-harness serve` for shells, `t5x-harness exec --google` for one command."""
+"""`t5x-harness serve` for shells, and `t5x-harness exec --google` for a single command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
 
 @contextlib.contextmanager
 def serving(*arguments: str, before: Sequence[str] = (), **variables: str) -> Iterator[Served]:
-    """``t5x-harness serve`` with these arguments, and its two outputs; ends it if the test does not."""
+    """Starts ``t5x-harness serve``; yields the process and its two outputs, and ends it if the test has not."""
     with subprocess.Popen(
         [*before, *COMMAND, "serve", *arguments],
         stdout=subprocess.PIPE,
@@ -240,7 +240,7 @@ def test_serve_is_for_shells_until_it_is_ended(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["cloud"]
 
 
-# As a shell starts a command with an & in a script.
+# Starts a command as a shell does in a script for a command with an &.
 IN_THE_BACKGROUND = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 
 

@@ -1,4 +1,4 @@
-"""Which client gets which token, what the session's own admits to, what the metadata server knows, what is refused."""
+"""The token that each client gets, the access that the session's own gives, the metadata server, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports accept only connections of their own user, and go on when descriptors run out."""
+"""Ports accept only connections of their own user, and keep working when descriptors run out."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 @pytest.fixture(params=["sock_diag", "tables"])
 def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How the owner of a connection is read."""
+    """The way in which the owner of a connection is read."""
     if request.param == "tables":
 
         def refused(*_arguments: object) -> socket.socket:

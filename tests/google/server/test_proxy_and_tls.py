@@ -122,7 +122,7 @@ def test_what_is_no_tls_in_a_tunnel_ends_it(google: EmulatedCloud) -> None:
         raw.sendall(b"GET / HTTP/1.1\r\n\r\n")
         with contextlib.suppress(ConnectionResetError):
             assert b"HTTP" not in raw.recv(4096)
-    with _tunnel(google, []) as tls:  # and other connections go on
+    with _tunnel(google, []) as tls:  # and other connections continue
         assert tls.version() == "TLSv1.3"
 
 

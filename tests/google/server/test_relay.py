@@ -1,4 +1,4 @@
-"""gRPC behind its relay: no byte is lost, either side ends both, and no one but clients of the relay is answered."""
+"""gRPC behind its relay: no byte is lost, either side ends both, and only clients of the relay get answers."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_without_anybody_behind_it_is_closed_and_that_is_all() -> None:
         finally:
             writer.close()
             front.close()
-            gc.collect()  # which reports exceptions that were not handled
+            gc.collect()  # makes asyncio report exceptions that were not handled
 
     unhandled: list[str] = []
     assert asyncio.run(run()) == b""

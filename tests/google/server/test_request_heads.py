@@ -1,4 +1,4 @@
-"""Heads lose TensorFlow's `Transfer-Encoding: identity`, and bodies end where they do, however both are cut up."""
+"""TensorFlow's `Transfer-Encoding: identity` is dropped, and bodies end correctly, in any pieces of a request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from t5x_harness.google.session import EmulatedCloud
 
 HEAD = b"POST /upload?x=1 HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: identity\r\nContent-Length: 5\r\n\r\n"
 BODY = b"\r\n\r\n\n"  # a body may look like the end of a head
-# As TensorFlow sends it, with both headers, of which the first one counts. A chunk may look like the end of the body.
+# TensorFlow sends both headers, of which the first one counts. A chunk may look like the end of the body.
 CHUNKED = (
     b"PUT /chunked HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 15\r\n\r\n"
     b"a\r\nab\n\r\n0\r\n\r\n\r\n"
@@ -52,7 +52,7 @@ def test_no_other_line_is_touched(line: bytes) -> None:
 
 
 def taken(*pieces: bytes) -> tuple[list[tuple[bytes, bytes]], bytes, bytes]:
-    """Returns what a parser makes of a request in pieces: its headers, its body, and what comes after it."""
+    """Parses a request in pieces; returns its headers, its body, and the bytes after it."""
     parser, body, behind = RequestParser(), b"", b""
     for piece in pieces:
         found, behind = parser.feed(piece)
@@ -67,7 +67,7 @@ def test_a_head_cut_at_any_byte() -> None:
     data = HEAD + BODY
     for cut in range(1, len(data)):
         assert taken(data[:cut], data[cut:]) == (HEADERS, BODY, b""), cut
-    with pytest.raises(BadRequest, match="Expected CRLF"):  # and is not waited for any longer
+    with pytest.raises(BadRequest, match="Expected CRLF"):  # the parser does not wait for the rest
         taken(HEAD.replace(b"\r\n", b"\n"))
 
 

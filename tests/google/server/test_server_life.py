@@ -1,4 +1,4 @@
-"""A server reports when it is ready, ends with its owner, and leaves nothing."""
+"""A server reports when it is ready, ends with its owner, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from t5x_harness.google.server.launch import launch
 from t5x_harness.google.server.settings import Endpoints, ServerSettings
 from t5x_harness.google.session import EmulatedCloud, ServerError
 
-# A process with a session, which reports where it is reached and then does what its argument says.
+# A process with a session, which reports the addresses of the server and then acts as its argument tells it to.
 OWNER = """
 import os, sys
 from t5x_harness.google.session import EmulatedCloud
@@ -57,7 +57,7 @@ def owner(app: str, then: str) -> Iterator[tuple[subprocess.Popen[str], Endpoint
 
 
 def assert_gone(endpoints: Endpoints, temporary: Path) -> None:
-    """Waits until the process has ended, and checks that it has left nothing."""
+    """Waits until the process has ended, and checks that it has left nothing behind."""
     with contextlib.suppress(ProcessLookupError):
         descriptor = os.pidfd_open(endpoints.pid)
         ended = select.select([descriptor], [], [], 60)[0]

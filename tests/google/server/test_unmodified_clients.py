@@ -1,4 +1,4 @@
-"""Clients as they are installed reach storage by the environment alone: one writes, the others read."""
+"""Unmodified clients reach storage through the environment alone: one writes, and the others read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from t5x_harness.google.session import EmulatedCloud
 
-# tf.io.gfile has Google's addresses compiled in: it comes through the proxy and TLS, and sends its odd header.
+# tf.io.gfile has Google's addresses compiled in: it connects through the proxy and TLS, and sends its odd header.
 CLIENTS = """
 import gcsfs
 import tensorflow as tf
@@ -35,7 +35,7 @@ print([name for name, data in read.items() if data != b"0123456789" * 10_000])
 
 
 def _missing() -> list[str]:
-    """Libraries that are not installed; none is imported here, which takes longer than all else."""
+    """Returns the libraries that are not installed, without importing any, because that takes longest."""
     names = ("tensorflow", "tensorstore", "gcsfs")
     return [name for name in names if importlib.util.find_spec(name) is None]
 

@@ -1,4 +1,4 @@
-"""A store in a folder of its own, with the bucket ``data``."""
+"""A store in a separate folder, with the bucket ``data``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def names(store: ObjectStore) -> Callable[[], list[str]]:
 
 @pytest.fixture
 def leftovers(root: Path) -> Callable[[], list[str]]:
-    """Bodies that are neither in the tree nor somebody's."""
+    """Lists the bodies that are still in ``incoming``, and so belong to no object."""
 
     def find() -> list[str]:
         return [path.name for path in (root / ".t5x-harness" / "incoming").iterdir()]

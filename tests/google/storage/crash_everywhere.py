@@ -1,6 +1,7 @@
-"""Run as a script: kills a forked store before every single step it takes to the disk, and checks what it finds after.
+"""A script that kills a forked store before each of its disk operations, and checks what the next store finds.
 
-Arguments: a folder to work in. Prints how many crashes were survived, or fails with the first that was not.
+Its argument is a folder to work in. It prints the number of crashes that were survived, or fails at the first other
+one.
 """
 
 from __future__ import annotations
@@ -69,21 +70,21 @@ STEPS: list[tuple[Callable[[ObjectStore], object], State]] = [
     (lambda store: store.delete("data", "m/n/"), {"m/n/": (b"", None)}),
     (send_in_parts, {"p": (b"part", "11")}),
     (move("p", "q/r"), {"p": (b"", None), "q/r": (b"part", "11")}),
-    (move("q/r", "q"), {"q/r": (b"", None), "q": (b"part", "11")}),  # in the place of its folder
+    (move("q/r", "q"), {"q/r": (b"", None), "q": (b"part", "11")}),  # takes the place of its folder
     (lambda store: store.write("data", "q/s", b"12", fields("12")), {"q/s": (b"12", "12")}),  # aside
     (move("q", "q/t"), {"q": (b"", None), "q/t": (b"part", "11")}),  # below itself; q/s moves into the tree
     (move("q/s", "q//"), {"q/s": (b"", None), "q//": (b"12", "12")}),  # out of the tree
-    (move("q//", "q/t"), {"q//": (b"", None), "q/t": (b"12", "12")}),  # back, in another's place
+    (move("q//", "q/t"), {"q//": (b"", None), "q/t": (b"12", "12")}),  # back, replacing another object
     (lambda store: store.write("data", "m/", b"", fields("13")), {"m/": (b"", "13")}),
     (move("m/", "n/"), {"m/": (b"", None), "n/": (b"", "13")}),
     (move("n/", "n"), {"n/": (b"", None), "n": (b"", "13")}),  # a folder becomes a file
-    (move("n", "q/o/"), {"n": (b"", None), "q/o/": (b"", "13")}),  # and a file a folder
+    (move("n", "q/o/"), {"n": (b"", None), "q/o/": (b"", "13")}),  # and a file becomes a folder
     (delete_a_bucket, {}),
 ]
 
 
 def states() -> list[State]:
-    """What there is after each number of steps."""
+    """Returns the expected objects after each number of steps."""
     found: list[State] = [{}]
     for _, change in STEPS:
         merged = found[-1] | change
@@ -92,7 +93,7 @@ def states() -> list[State]:
 
 
 class Killer:
-    """Ends the process, as SIGKILL does, before a certain one of the things that reach the disk."""
+    """Ends the process, as SIGKILL does, before the operation on the disk that has a given number."""
 
     def __init__(self, at: int) -> None:
         self._left = at
@@ -117,14 +118,14 @@ class Killer:
 
 
 def open_without_waiting(root: Path) -> ObjectStore:
-    """A store that does not wait for the disk, which matters to power cuts, not to kills."""
+    """Opens a store that does not wait for the disk, which matters only for power cuts, not for kills."""
     store = ObjectStore(root)
     store._core.database._execute("PRAGMA synchronous = OFF")
     return store
 
 
 def crash(root: Path, at: int) -> tuple[int, bool]:
-    """Goes through the steps in a process that is killed; returns how many were acknowledged and if it got through."""
+    """Takes the steps in a process that is killed; returns how many were acknowledged, and whether it took them all."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -1,4 +1,4 @@
-"""Several actors on one store, of whom one runs at a time: who goes on after each step is drawn by a seed."""
+"""Several actors on one store, one of which runs at a time: a seeded generator picks the next one after each step."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from unittest import mock
 from t5x_harness.google.storage import core, uploads
 from t5x_harness.google.storage.store import ObjectStore
 
-# What others may come between: every look at the disk and every change of it.
+# The calls that end a step: all that read the disk or change it.
 _STEPS = "open stat access listdir scandir replace rename unlink mkdir rmdir link utime pread read write".split()
 
 
 class Deadlock(AssertionError):
-    """Everyone waits for a lock."""
+    """All actors wait for a lock."""
 
 
 class Interleaving:
     """Lets actors run in turns.
 
     Args:
-      chance: says at each step who goes on; with the same seed it is the same each time.
+      chance: picks the actor that continues after each step; the same seed always yields the same order.
     """
 
     def __init__(self, chance: Random) -> None:
         self._chance = chance
-        self._often = chance.choice([0.1, 0.3, 0.6])  # chance that another goes on
+        self._often = chance.choice([0.1, 0.3, 0.6])  # the probability that another actor continues
         self._turns: list[threading.Semaphore] = []
         self._actors: dict[int, int] = {}
         self._waiting: dict[int, Lock] = {}
@@ -41,7 +41,7 @@ class Interleaving:
         self._dead = False
 
     def run(self, *actors: Callable[[], Any]) -> list[Any]:
-        """What each actor returns, or the exception that it raises."""
+        """Runs the actors; returns what each of them returned, or the exception that it raised."""
         results: list[Any] = [None] * len(actors)
         self._turns = [threading.Semaphore(0) for _ in actors]
         all_there = threading.Barrier(len(actors) + 1)
@@ -67,13 +67,13 @@ class Interleaving:
         return results
 
     def step(self) -> None:
-        """The actor that calls this is at a point where others may come between; does nothing for anyone else."""
+        """Lets other actors run before the calling actor continues; does nothing in a thread that is not an actor."""
         index = self._actors.get(threading.get_ident())
         if index is not None:
             self._next(index)
 
     def wait_for(self, lock: Lock) -> None:
-        """The actor that calls this cannot go on before a lock is free."""
+        """Lets other actors run until a lock is free."""
         index = self._actors[threading.get_ident()]
         self._waiting[index] = lock
         self._next(index)
@@ -101,7 +101,7 @@ class Interleaving:
 
 
 class Lock:
-    """A lock that may be taken again by its owner, and that actors wait for in turns."""
+    """A lock that its owner may take again; while an actor waits for it, the other actors run."""
 
     def __init__(self, interleaving: Interleaving) -> None:
         self._interleaving = interleaving
@@ -165,7 +165,7 @@ def _steps(turns: Interleaving) -> Iterator[None]:
         flock = fcntl.flock
 
         def take(file: int, operation: int) -> None:
-            """Waits for the lock of a file in turns, too."""
+            """Locks a file; while an actor waits for the lock, the other actors run."""
             while True:
                 turns.step()
                 try:
@@ -178,6 +178,6 @@ def _steps(turns: Interleaving) -> Iterator[None]:
         for name in _STEPS:
             stack.enter_context(mock.patch.object(os, name, stepping(getattr(os, name))))
         stack.enter_context(mock.patch.object(builtins, "open", stepping(open)))
-        # Files from outside never share a time of change here, so nobody has to wait for the clock to tick.
+        # Here no two files from outside have the same mtime, so no actor has to wait for the clock to tick.
         stack.enter_context(mock.patch.object(core, "_COARSEST_TICK", 0))
         yield

@@ -1,4 +1,4 @@
-"""What tests of a store do again and again."""
+"""Helpers for the tests of a store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def content(store: ObjectStore, name: str, bucket: str = "data") -> bytes:
 
 
 def at_once(*calls: Callable[[], Any]) -> None:
-    """Makes calls in threads, and raises what one of them raised."""
+    """Makes calls in parallel threads, and raises the first exception of a call."""
     with ThreadPoolExecutor(len(calls)) as pool:
         for running in [pool.submit(call) for call in calls]:
             running.result()

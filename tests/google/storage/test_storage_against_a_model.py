@@ -1,4 +1,4 @@
-"""Whatever is done to a store, also from outside and over restarts, it has what a dictionary would have."""
+"""After any operations, outside changes and restarts, a store has the content that a dictionary would have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ bodies = st.binary(max_size=6)
 class Expected:
     body: bytes
     fields: ObjectFields = dataclasses.field(default_factory=ObjectFields)
-    found: StoredObject | None = None  # unknown until somebody looks, for what was done from outside
+    found: StoredObject | None = None  # for outside changes, unknown until the store looks at them
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -170,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
         folder = self.tree / name
         if not folder.is_dir():
             return
-        self.see_everything()  # a folder that an object aside waits for may be taken by it
+        self.see_everything()  # an object that waits aside for the folder's place may take it
         files = [path for path in folder.rglob("*") if path.is_file()]
         folders = [path for path in [folder, *folder.rglob("*")] if path.is_dir()]
         shutil.rmtree(folder)
@@ -221,7 +221,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert [found.name for found in listed] == sorted(self.model, key=str.encode)
         for found in listed:
             expected = self.model[found.name]
-            if expected.found is None:  # seen for the first time since somebody outside wrote it
+            if expected.found is None:  # seen for the first time since it was written from outside
                 assert found.generation > self.newest or found.metageneration == 1
                 expected.found = found
             assert found == expected.found

@@ -1,4 +1,4 @@
-"""Buckets are made, changed and removed as Google does it."""
+"""Buckets are created, changed and removed by Google's rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies, compositions and multipart uploads of the XML API: objects that are made of others, or of parts."""
+"""Copies, compositions and multipart uploads of the XML API: objects that are built from others, or from parts."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_a_composition_is_its_sources_one_after_the_other(store: ObjectStore) ->
     composed = store.compose("data", "c", sources, ObjectFields(metadata={"k": "v"}))
     assert content(store, "c") == b"hello world"
     assert (composed.md5, composed.crc32c, composed.component_count) == (None, crc32c_of(b"hello world"), 2)
-    assert composed.fields == ObjectFields(metadata={"k": "v"})  # only what is said
-    again = store.compose("data", "c", [SourceObject("data", "c"), *sources])  # appends to itself
+    assert composed.fields == ObjectFields(metadata={"k": "v"})  # only the given fields
+    again = store.compose("data", "c", [SourceObject("data", "c"), *sources])  # appends to its first source
     assert (content(store, "c"), again.component_count) == (b"hello worldhello world", 4)
     overwritten = store.write("data", "c", b"plain")
     assert (overwritten.component_count, overwritten.md5 is None) == (None, False)
@@ -99,7 +99,7 @@ def test_compositions_that_are_refused(store: ObjectStore, names, leftovers) -> 
     assert store.compose("data", "c", [source] * 32).size == 32
 
 
-LARGE = bytes(range(256)) * (5 << 12)  # as small as a part may be that is not the last
+LARGE = bytes(range(256)) * (5 << 12)  # the minimum size of a part other than the last
 
 
 def send(store: ObjectStore, upload: MultipartUpload, number: int, data: bytes) -> UploadPart:

@@ -1,4 +1,4 @@
-"""A store that is killed, or whose disk is full or damaged, loses nothing acknowledged, and shows nothing by halves."""
+"""A store that is killed, or whose disk is full or damaged, loses nothing acknowledged, and shows no partial change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FullDisk:
     """Fills the disk under a store.
 
     Attributes:
-      room: how many changes of the database fit; the reserve makes room for some.
+      room: the number of database changes that still fit; the reserve makes room for a few more.
     """
 
     def __init__(self, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, *, reserve: int = 4) -> None:
@@ -62,7 +62,7 @@ class FullDisk:
 
 NAMES = ["a", "a/b", "c/d", "c/", "c", "//", "e" * 300]
 
-# Writes, overwrites, deletes and uploads for ever; says what it is about to do, and when it is done.
+# Writes, overwrites, deletes and uploads forever; prints each operation before it begins and after it is done.
 WRITER = """
 import itertools, sys
 from pathlib import Path
@@ -98,7 +98,7 @@ for index in itertools.count(int(sys.argv[2])):
 
 
 def write_until_killed(root: Path, start: int, chance: random.Random) -> list[tuple[str, int, str]]:
-    """What a writer said before it was killed, name by name."""
+    """Kills a writer after a random time; returns the lines that it printed, each as a verb, an index and a name."""
     command = [sys.executable, "-c", WRITER, str(root), str(start), *NAMES]
     writer = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
@@ -113,7 +113,7 @@ def write_until_killed(root: Path, start: int, chance: random.Random) -> list[tu
 
 
 def index_of(store: ObjectStore, name: str) -> int | None:
-    """Which write an object is of, by its fields; its bytes have to be of the same."""
+    """Returns the index of the write that an object's fields are from; its bytes have to be from the same write."""
     try:
         with store.open_read("data", name) as reader:
             body = reader.read()
@@ -151,7 +151,7 @@ def test_killed_before_every_step_to_the_disk(tmp_path: Path) -> None:
     script = Path(__file__).with_name("crash_everywhere.py")
     done = subprocess.run([sys.executable, script, tmp_path], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 100  # steps to the disk; far fewer would mean that they are not seen any more
+    assert int(done.stdout) > 100  # operations on the disk; far fewer would mean that they are no longer detected
 
 
 @pytest.fixture
@@ -242,9 +242,9 @@ def test_a_delete_that_is_refused_has_removed_nothing(
 def test_a_delete_that_is_recorded_is_not_refused_for_what_comes_after(
     store: ObjectStore, tree: Path, names, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``a/b`` waits aside for ``a`` to go; it has to wait on while there is no room to record that it moved."""
+    """``a/b`` waits aside until ``a`` is deleted, and has to stay there while there is no room to record its move."""
     with monkeypatch.context() as full:
-        FullDisk(store, full, reserve=2)  # the clock and the object
+        FullDisk(store, full, reserve=2)  # enough for the clock and for the object
         store.delete("data", "a")
         assert names() == ["a/b", "c/d", "e//"]
         assert not (tree / "a" / "b").is_file()
@@ -282,7 +282,7 @@ def test_a_killed_server_leaves_no_log_for_the_next_but_one(root: Path) -> None:
         for number in range(50):
             store.write("data", f"{number}", b"x")
         copies.append(((log.parent / "storage.db").read_bytes(), log.read_bytes()))
-        store.close()  # a kill leaves the files as they were before it
+        store.close()  # the next lines restore the files that a kill would leave
         (log.parent / "storage.db").write_bytes(copies[-1][0])
         log.write_bytes(copies[-1][1])
         store = ObjectStore(root)

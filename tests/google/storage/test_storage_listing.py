@@ -1,4 +1,4 @@
-"""Listings: in the order of UTF-8, with prefixes, offsets and pages, as the bucket is now."""
+"""Listings are in the order of UTF-8, have prefixes, offsets and pages, and show the bucket's current content."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_objects_that_come_and_go_between_pages(store: ObjectStore) -> None:
 
 
 def test_folders_are_passed_over_whole(store: ObjectStore) -> None:
-    """Prefixes with many objects below them, in the tree and aside."""
+    """The prefixes have many objects below them, in the tree and aside."""
     for folder in ("a", "b", "b/c", "d"):
         fill(store, *(f"{folder}/{index}" for index in range(25)), f"{folder}//x")
     found = store.list("data", ListingQuery(delimiter="/"))

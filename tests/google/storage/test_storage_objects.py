@@ -162,7 +162,7 @@ def test_conditions_that_hold(store: ObjectStore) -> None:
     second = store.write("data", "a", b"2", preconditions=Preconditions(generation_match=first.generation))
     store.stat("data", "a", preconditions=Preconditions(generation_not_match=first.generation))
     store.delete("data", "a", preconditions=Preconditions(second.generation, metageneration_match=1))
-    with pytest.raises(NoSuchResource):  # as Google answers, whatever the condition
+    with pytest.raises(NoSuchResource):  # Google returns this for any condition
         store.delete("data", "a", preconditions=Preconditions(generation_match=second.generation))
 
 
@@ -175,7 +175,7 @@ def test_a_condition_is_judged_when_the_write_ends(store: ObjectStore) -> None:
 
 
 def test_of_many_writers_with_a_condition_one_wins_each_round(store: ObjectStore) -> None:
-    """Compare and swap by eight threads: every success is a step of its own."""
+    """Four threads compare and swap; each success is a separate increment."""
     store.write("data", "counter", b"0")
     done = []
 
@@ -209,7 +209,7 @@ def test_objects_share_no_metadata(store: ObjectStore) -> None:
 def test_a_writer_that_is_dropped_while_a_thread_writes(
     store: ObjectStore, leftovers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The descriptor stays open until the thread is through: its number might be another file's by then."""
+    """The descriptor stays open until the thread is done; otherwise, its number might already be another file's."""
     writer = store.open_write("data", "a")
     lock, waits, order = writer._in_use, threading.Event(), []
 

@@ -1,4 +1,4 @@
-"""Somebody else writes in the folder: what they do is seen as what it is, and nothing of theirs is lost."""
+"""Changes that others make in the folder are detected correctly, and none of their files is lost."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_folders_are_no_objects(store: ObjectStore, tree: Path, names) -> None:
 
 
 def test_a_file_in_the_way_of_an_object_aside(store: ObjectStore, tree: Path, names) -> None:
-    """``a/b`` waits aside for ``a``; then somebody removes the file ``a`` and makes a file ``a/b`` of their own."""
+    """``a/b`` waits aside because of ``a``; then someone removes the file ``a`` and creates another file ``a/b``."""
     store.write("data", "a", b"1")
     store.write("data", "a/b", b"aside")
     store.write("data", "a/c", b"aside too")
@@ -108,7 +108,7 @@ def test_links_are_followed_but_not_in_circles(store: ObjectStore, tree: Path, t
     (tree / "folder" / "up").symlink_to(tree)
     (tree / "folder" / "a").write_bytes(b"x")
     assert names() == ["folder/a", "linked/c4"]
-    store.write("data", "folder/self/a", b"y")  # the same file by another name
+    store.write("data", "folder/self/a", b"y")  # the same file under another name
     assert content(store, "folder/a") == b"y"
     (tmp_path / "elsewhere" / "c4").unlink()
     assert "linked/c4" not in names()
@@ -165,7 +165,7 @@ def test_changes_while_the_store_was_closed_are_seen(root: Path) -> None:
 def test_a_write_while_the_file_before_it_is_read_keeps_its_fields(
     store: ObjectStore, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file from outside is read without the lock; what a client writes meanwhile is newer, and stays as it is."""
+    """The file from outside is read without the lock; an object that a client writes meanwhile is newer, and stays."""
     (tree / "a").write_bytes(b"from outside")
     read, written = core._read_steadily, []
 
@@ -204,7 +204,7 @@ def test_links_in_circles_and_files_that_may_not_be_read_are_no_objects(
     assert store.stat("data", "known") == known
     with pytest.raises(Forbidden, match=f"{tree}/known cannot be read: Permission denied"):
         store.open_read("data", "known")
-    os.utime(tree / "known")  # what it has now cannot be seen
+    os.utime(tree / "known")  # its current content cannot be read
     assert store.list("data").objects == (known,)
     monkeypatch.undo()
     assert names() == ["known", "secret"]

@@ -1,4 +1,4 @@
-"""One process at a time, and little of the machine: memory for what streams, statements for a small object."""
+"""A store admits one process at a time, and needs little memory for streams and few statements for small objects."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_one_process_at_a_time_and_the_other_is_named(root: Path) -> None:
 def test_closed_twice_it_leaves_others_descriptors_alone(root: Path) -> None:
     store = ObjectStore(root)
     store.close()
-    with ObjectStore(root):  # its descriptors have the numbers that the first one's had
+    with ObjectStore(root):  # its descriptors have the same numbers as those of the first store
         store.close()
         with pytest.raises(InUse):
             ObjectStore(root)
@@ -72,7 +72,7 @@ def test_closed_twice_it_leaves_others_descriptors_alone(root: Path) -> None:
 def test_a_store_of_another_release_is_refused(root: Path) -> None:
     with ObjectStore(root) as store:
         store._core.database._execute("PRAGMA user_version = 99")
-    for _ in range(2):  # the first attempt does not keep the folder to itself
+    for _ in range(2):  # the first attempt must not keep the lock on the folder
         with pytest.raises(CannotOpen) as caught:
             ObjectStore(root)
         assert str(caught.value) == (
@@ -82,7 +82,7 @@ def test_a_store_of_another_release_is_refused(root: Path) -> None:
 
 @pytest.fixture
 def statements(store: ObjectStore) -> list[str]:
-    """The first word of every statement that the database is asked from now on."""
+    """The first word of every statement that the database executes from now on."""
     found: list[str] = []
     store._core.database._connection.set_trace_callback(lambda statement: found.append(statement.split()[0]))
     return found
@@ -106,4 +106,4 @@ def test_a_read_is_one_look(store: ObjectStore, statements: list[str]) -> None:
 def test_the_system_is_not_asked_for_locks_and_shared_memory(store: ObjectStore, root: Path) -> None:
     store.write("data", "a", b"new")
     kept = {path.name for path in (root / ".t5x-harness").glob("storage.db*")}
-    assert kept == {"storage.db", "storage.db-wal"}  # with other readers in mind, SQLite has a storage.db-shm
+    assert kept == {"storage.db", "storage.db-wal"}  # for other readers, SQLite would have a storage.db-shm

@@ -1,4 +1,4 @@
-"""Every legal name is kept; those that a folder can hold are files of that name, and who came first keeps the room."""
+"""All legal names work; one that a folder can hold becomes a file, and of two conflicting names the first stays so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two actors on the same names, in any order of their steps: what each sees, and what is left, one order explains."""
+"""For two actors on the same names, one order of their steps explains both their results and the final state."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Parts:
 
 @dataclasses.dataclass
 class State:
-    """What there is: bodies with the mark that a write through the API leaves, unfinished uploads, parts."""
+    """The content of a store: bodies with the mark that a write through the API leaves, uploads, and parts."""
 
     objects: dict[str, tuple[bytes, str | None]] = dataclasses.field(default_factory=dict)
     uploads: dict[str, Upload] = dataclasses.field(default_factory=dict)
@@ -62,12 +62,12 @@ Step = Callable[[State, dict[str, Any]], Result | None]
 
 @dataclasses.dataclass(frozen=True)
 class Deed:
-    """What an actor does, and the same on a :class:`State`, in steps that others may come between.
+    """An action of an actor, and the same on a :class:`State`, in steps that may alternate with those of other actors.
 
     Attributes:
-      name: for people.
-      run: does it.
-      steps: the last one returns the result; one that returns something before it ends the deed.
+      name: a description for messages.
+      run: carries out the action on the store.
+      steps: the steps on the state; the first one that returns a result ends the action.
     """
 
     name: str
@@ -84,12 +84,12 @@ def result_of(call: Callable[[], Result | None]) -> Result:
 
 
 def in_bucket(step: Step) -> Step:
-    """Makes a step fail without the bucket."""
+    """Returns a step that fails if the bucket does not exist."""
     return lambda state, memory: step(state, memory) if state.bucket else "NoSuchBucket"
 
 
 def or_gone(call: Callable[[], Result | None]) -> Result | None:
-    """For uploads, which end in several ways."""
+    """Makes a call for an upload; returns ``gone`` if the upload no longer exists, which has several reasons."""
     try:
         return call()
     except NoSuchResource:
@@ -97,7 +97,7 @@ def or_gone(call: Callable[[], Result | None]) -> Result | None:
 
 
 def outcomes(state: State, actors: Sequence[Sequence[Deed]]) -> Iterator[tuple[list[list[Result]], State]]:
-    """What the actors' results and the state can be, over all orders of their steps."""
+    """Yields the possible results of the actors, with the final state, for all orders of their steps."""
 
     def go_on(
         state: State, places: list[tuple[int, int]], memories: list[dict[str, Any]], results: list[list[Result]]
@@ -139,7 +139,7 @@ class TwoActors(RuleBasedStateMachine):
 
     close = teardown
 
-    # What actors do.
+    # The actions of actors.
 
     def new(self) -> tuple[bytes, str]:
         self.count += 1
@@ -151,7 +151,7 @@ class TwoActors(RuleBasedStateMachine):
     def wrote(self, written: StoredObject) -> Result:
         assert written.fields.metadata is not None
         mark = str(written.fields.metadata["mark"])
-        # An object that was moved meanwhile has a later one, whichever of the two threads comes here first.
+        # An object that was moved meanwhile has a later generation, no matter which thread gets here first.
         self.generations[mark] = max(written.generation, self.generations.get(mark, 0))
         return "OK"
 
@@ -216,7 +216,7 @@ class TwoActors(RuleBasedStateMachine):
         return Deed(f"patch {name} as {mark}", run, (step,))
 
     def write_on(self, name: str) -> Deed:
-        """Writes on the condition that a name still has what it has before both actors begin."""
+        """Writes, on the condition that the name still has the generation from before the actors began."""
         body, mark = self.new()
         before = self.state.objects.get(name)
         generation = self.store.stat("data", name).generation if before else 0
@@ -275,7 +275,7 @@ class TwoActors(RuleBasedStateMachine):
             beside.write_bytes(body)
             os.utime(beside, ns=(self.count, self.count))
             while True:
-                # An empty folder may be removed as soon as it is there.
+                # An empty folder may be removed as soon as it exists.
                 with contextlib.suppress(FileExistsError, FileNotFoundError):
                     os.makedirs(self.tree / os.path.dirname(name), exist_ok=True)
                     os.replace(beside, self.tree / name)
@@ -301,7 +301,7 @@ class TwoActors(RuleBasedStateMachine):
         return Deed(f"remove {name} outside", run, (step,))
 
     def close_at_mount(self, name: str) -> Deed:
-        """Closes a file that is open at a mount as Cloud Storage FUSE and was written anew."""
+        """Closes a file with new content that is open at a mount in the mode ``fuse``."""
         body, _ = self.new()
         files, base = FileSystem(self.folder), self.state.objects.get(name)
         bucket = files.look_up(files.nodes[1], b"data")
@@ -330,7 +330,7 @@ class TwoActors(RuleBasedStateMachine):
         return Deed(f"close {name} at the mount as {body.decode()}", run, (step,))
 
     def at_mount(self, what: str, name: str, to: str = "") -> Deed:
-        """Removes or renames a file at a mount as Cloud Storage FUSE."""
+        """Removes or renames a file at a mount in the mode ``fuse``."""
         files = FileSystem(self.folder)
         bucket = files.look_up(files.nodes[1], b"data")
 
@@ -516,7 +516,7 @@ class TwoActors(RuleBasedStateMachine):
             self.state.bucket = True
 
     def explained(self, actors: list[list[Deed]], seed: int) -> None:
-        """Has actors do what they do, beside each other."""
+        """Runs the actions of actors in parallel, and checks that some order of their steps explains the outcome."""
 
         def run(actor: list[Deed]) -> Callable[[], list[Result]]:
             return lambda: [result_of(deed.run) for deed in actor]
@@ -534,12 +534,12 @@ class TwoActors(RuleBasedStateMachine):
         self.nothing_is_left_over()
 
     def expected(self, state: State) -> State:
-        """A state as :meth:`shown` gives it."""
+        """Returns a state in the form that :meth:`shown` returns."""
         parts = {upload: Parts(it.mark, dict.fromkeys(it.bodies, b"")) for upload, it in state.parts.items()}
         return dataclasses.replace(state, parts=parts)
 
     def shown(self) -> State:
-        """What the store shows to one who comes after."""
+        """Returns the state of the store after the actors have ended."""
         seen = State(bucket=any(bucket.name == "data" for bucket in self.store.buckets()))
         for found in self.store.list("data").objects if seen.bucket else ():
             mark = (found.fields.metadata or {}).get("mark")
@@ -608,7 +608,7 @@ TestTwoActors.settings = settings(
     max_examples=int(os.environ.get("TWO_ACTORS_EXAMPLES", "60")),
     stateful_step_count=12,
     deadline=None,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # making an example smaller takes minutes
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking an example takes minutes
     derandomize="TWO_ACTORS_EXAMPLES" not in os.environ,
     suppress_health_check=[HealthCheck.too_slow],
 )

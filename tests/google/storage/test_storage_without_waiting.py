@@ -1,4 +1,4 @@
-"""Calls that must not wait: they are made as ever, or leave nothing; the disk is waited for by another thread."""
+"""Calls that must not wait either work as usual or leave nothing behind; another thread waits for the disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from t5x_harness.google.storage.store import ObjectStore
 
 @contextmanager
 def locked(store: ObjectStore) -> Iterator[None]:
-    """Another thread is in the store."""
+    """Keeps the store's lock in another thread during the block."""
     inside, done = threading.Event(), threading.Event()
 
     def stay() -> None:
@@ -84,7 +84,7 @@ def test_the_log_of_changes_does_not_grow_for_ever(
     for number in range(400):
         store.write("data", f"object-{number % 40}", b"body")
         if number % 40 == 39:
-            # The first round's log is whole; how much of a later one is there depends on when its checkpoint came.
+            # The log of the first round is complete; the size of a later one depends on when its checkpoint ran.
             monkeypatch.setattr(database, "_CHANGES_KEPT", 20)
             store.write("data", "object-0", b"body")
             deadline = time.monotonic() + 60
@@ -100,7 +100,7 @@ def test_a_checkpoint_that_comes_too_late_does_nothing(tmp_path: Path, monkeypat
     monkeypatch.setattr(database, "_CHANGES_KEPT", 1)
     store = ObjectStore(tmp_path / "root")
     store.create_bucket("data")
-    with store._core.lock:  # the checkpoint waits for it
+    with store._core.lock:  # the checkpoint waits for this lock
         others = set(threading.enumerate())
         store.write("data", "a", b"body")
         (waiting,) = set(threading.enumerate()) - others
@@ -124,7 +124,7 @@ def test_a_thread_that_cannot_be_started_keeps_nobody_out(store: ObjectStore, mo
 def test_a_closed_store_keeps_nobody_waiting(root: Path) -> None:
     store = ObjectStore(root)
     store.close()
-    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:  # a thread may take its own lock again
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:  # two: a thread may take its own lock again
         for pool in (first, second):
             asked = pool.submit(store.list, "data")
             assert isinstance(asked.exception(60), NoSuchResource | sqlite3.ProgrammingError)

@@ -1,4 +1,4 @@
-"""The application called in this process: no socket, one answer a call."""
+"""Calls the application in this process: without a socket, and with one answer per call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Reply:
 
 
 class Caller:
-    """Calls the application; ``pieces`` are the messages that the body comes in."""
+    """Calls the application; ``pieces`` are the messages in which the body arrives."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -79,7 +79,7 @@ class Caller:
 
 @pytest.fixture
 def caller() -> type[Caller]:
-    """For a folder that is there already."""
+    """The class of callers, for a folder that exists already."""
     return Caller
 
 

@@ -1,4 +1,4 @@
-"""Plain HTTP to a server that runs: one request a connection, which may be broken off."""
+"""Plain HTTP to a running server: one request per connection, which may be cut off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ask", "break_off", "make_bucket", "path_of", "start_resumable"]
 def ask(
     session: EmulatedCloud, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
 ) -> tuple[int, Mapping[str, str], bytes]:
-    """Status, headers (names in lower case) and body of the answer."""
+    """Sends a request; returns the status, the headers (with names in lower case) and the body of the answer."""
     connection = http.client.HTTPConnection("127.0.0.1", session.endpoints.http, timeout=30)
     with contextlib.closing(connection):
         connection.request(method, path, body, dict(headers or {}))
@@ -33,7 +33,7 @@ def make_bucket(session: EmulatedCloud, name: str = "bucket", **fields: Any) -> 
 
 
 def path_of(session: EmulatedCloud, address: str) -> str:
-    """The path of an address that the server gave."""
+    """Returns the path of an address that the server has returned."""
     assert address.startswith(f"{session.endpoints.url}/")
     return address.removeprefix(session.endpoints.url)
 
@@ -49,5 +49,5 @@ def break_off(session: EmulatedCloud, head: str, sent: bytes, *, reset: bool) ->
     """Sends a request's head and the beginning of its body, and breaks the connection when the server has them."""
     with socket.create_connection(("127.0.0.1", session.endpoints.http), timeout=30) as connection:
         connection.sendall(f"{head}\r\nHost: 127.0.0.1:{session.endpoints.http}\r\n\r\n".encode() + sent)
-        if reset:  # discards what the other side has not read yet, as a network does that breaks
+        if reset:  # discards the bytes that the other side has not read yet, as a broken network does
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

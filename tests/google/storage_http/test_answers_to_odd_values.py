@@ -1,4 +1,4 @@
-"""What clients say is answered, what is stored is shown by every API, and what is refused changes nothing."""
+"""Every request gets an answer, all APIs show the stored objects, and a refused request changes nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 BUCKET = "/storage/v1/b/bucket"
-GZIP = {"accept-encoding": "gzip"}  # what says that it is gzip, and is not, is refused to others
+GZIP = {"accept-encoding": "gzip"}  # other clients are refused an object that claims to be gzip and is not
 OBJECTS, UPLOAD = f"{BUCKET}/o", "/upload/storage/v1/b/bucket/o"
 
 texts = st.one_of(
@@ -43,7 +43,7 @@ buckets = st.dictionaries(
 )
 header_values = st.one_of(
     texts.map(lambda text: text.encode(errors="ignore")), st.binary(max_size=6), st.sampled_from([b"", b"\xff"])
-).map(lambda value: value.translate(None, b"\0\r\n"))  # which no server lets through
+).map(lambda value: value.translate(None, b"\0\r\n"))  # servers accept none of these characters
 HEADERS = (
     "content-type content-encoding content-disposition content-language cache-control x-goog-storage-class "
     "x-goog-meta-k x-goog-meta-%c3%bc x-goog-hash content-md5 x-goog-acl if-match range"
@@ -135,7 +135,7 @@ WAYS = (
 
 
 def shown(call: Any) -> list[Any]:
-    """All that is stored, after every API was asked for it."""
+    """Requests the stored objects through every API; returns the JSON API's resources."""
     ways = [f"{OBJECTS}", "/storage/v1/b?project=p", BUCKET, f"{BUCKET}/iam"]
     found = [call("GET", way) for way in ways]
     items = found[0].json.get("items", [])

@@ -1,4 +1,4 @@
-"""Copies and rewrites of the JSON API, the latter in as many calls as Google takes."""
+"""Copies and rewrites of the JSON API; a rewrite takes as many calls as with Google."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_rewrite_to_another_location_takes_several_calls(buckets: Any) -> None
         if answer["done"]:
             break
         assert "resource" not in answer
-        assert buckets("GET", "/storage/v1/b/other/o/a").status == 404  # nothing by halves
+        assert buckets("GET", "/storage/v1/b/other/o/a").status == 404  # no partial copy is visible
         token = f"&rewriteToken={quote(answer['rewriteToken'])}"
     assert told == [("1048576", str(SIZE), False), ("2097152", str(SIZE), False), (str(SIZE), str(SIZE), True)]
     assert (answer["resource"]["bucket"], answer["resource"]["contentType"]) == ("other", "text/x")
@@ -62,7 +62,7 @@ def test_a_token_is_of_one_rewrite(buckets: Any) -> None:
     ):
         refused = buckets("POST", target)
         assert (refused.status, refused.json["error"]["message"]) == (400, message)
-    buckets("POST", "/upload/storage/v1/b/bucket/o?uploadType=media&name=a", BODY)  # another generation
+    buckets("POST", "/upload/storage/v1/b/bucket/o?uploadType=media&name=a", BODY)  # makes another generation
     assert buckets("POST", f"{TO_OTHER}?maxBytesRewrittenPerCall=1048576&rewriteToken={token}").status == 400
 
 

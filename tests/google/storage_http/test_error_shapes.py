@@ -1,4 +1,4 @@
-"""Soft errors of the JSON API are told as Google tells them, and leave everything as it was."""
+"""Soft errors of the JSON API have the same form as Google's, and leave everything unchanged."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ MADE = "Your previous request to create the named bucket succeeded and you alrea
     ],
 )
 def test_soft_errors(call: Any, method: str, target: str, body: bytes, reason: str, message: str | None) -> None:
-    """The message of what is not emulated also names what is."""
+    """The message for a feature that is not emulated also names the emulated ones."""
     before = call("PUT", "/bucket/a", b"x").headers["x-goog-generation"]
     refused = call(method, target, body)
     assert refused.headers["content-type"] == "application/json; charset=UTF-8"

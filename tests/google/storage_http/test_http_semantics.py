@@ -1,4 +1,4 @@
-"""Conditions, ranges, errors, uploads and encodings, as plain HTTP sees them."""
+"""Conditions, ranges, errors, uploads and encodings over plain HTTP."""
 
 from __future__ import annotations
 

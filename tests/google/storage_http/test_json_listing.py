@@ -1,4 +1,4 @@
-"""Listings of the JSON API: every combination of what one may ask for, in pages of every size."""
+"""Listings of the JSON API: every combination of parameters, in pages of several sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def filled(call: Any) -> Any:
 
 
 def expected(prefix: str, delimiter: str, start: str, end: str, glob: str, trailing: bool) -> list[str]:
-    """What Google's documentation says, name by name: objects, and prefixes marked by their delimiter's place."""
+    """Returns the objects and prefixes of a listing, found name by name as Google's documentation describes it."""
     found = []
     for name in sorted(NAMES, key=str.encode):
         if not name.startswith(prefix) or name.encode() < start.encode() or (end and name.encode() >= end.encode()):

@@ -1,4 +1,4 @@
-"""What a server has acknowledged is there for the next one, also when it was killed."""
+"""The next server has all that a server acknowledged, even if that was killed."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def body_of(index: int) -> bytes:
 
 
 def write_until_it_ends(session: EmulatedCloud, worker: int, start: int, enough: threading.Event) -> dict[str, int]:
-    """What the server has acknowledged, by name: which of the worker's writes was the last."""
+    """Writes until the server ends; returns, by name, the index of the worker's last write that was acknowledged."""
     acknowledged: dict[str, int] = {}
     for index in itertools.count(start):
         name = f"{worker}/{NAMES[index % len(NAMES)]}"[:1024]
@@ -109,7 +109,7 @@ def test_a_killed_server_has_lost_nothing_that_it_acknowledged(tmp_path: Path) -
                 assert status == 200, (name, index)
                 found = int(body.partition(b";")[0])
                 assert body == body_of(found), name
-                assert found >= index, name  # a later write may have been done, and its answer not been sent
+                assert found >= index, name  # a later write may have been stored without an answer
                 assert headers["x-goog-stored-content-length"] == str(len(body))
     assert len(kept) >= 16
 
@@ -142,7 +142,7 @@ def test_fields_survive_a_killed_server(tmp_path: Path) -> None:
 
 
 def described(session: EmulatedCloud, path: str) -> list[dict[str, Any]]:
-    """An object, a composed one and the bucket, without the addresses, which have the server's port in them."""
+    """Returns an object, a composed one and the bucket, without addresses, which contain the server's port."""
     told = [json.loads(ask(session, "GET", p)[2]) for p in (path, f"{OBJECTS}/composed", "/storage/v1/b/bucket")]
     return [{key: value for key, value in each.items() if not key.endswith("Link")} for each in told]
 

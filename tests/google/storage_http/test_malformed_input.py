@@ -1,4 +1,4 @@
-"""What makes no sense is refused with 400 before anything is stored; nothing that is stored spoils later answers."""
+"""Malformed input is refused with 400 before anything is stored; no stored value breaks later answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from t5x_harness.google.storage import disk
 from t5x_harness.google.storage.store import ObjectStore
 
 BUCKET, OBJECTS, UPLOAD = "/storage/v1/b/bucket", "/storage/v1/b/bucket/o", "/upload/storage/v1/b/bucket/o"
-HALF = "\\ud800"  # of a surrogate pair, as JSON says it
+HALF = "\\ud800"  # half of a surrogate pair, as JSON encodes it
 
 NO_UNICODE = "Parse Error: The text is not UTF-8: surrogates not allowed."
 
@@ -224,7 +224,7 @@ def test_a_disk_that_refuses(call: Any, monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def test_a_finished_upload_that_is_sent_again(call: Any) -> None:
-    """As a client does that lost the answer, however long the upload was."""
+    """A client that has lost the answer sends the upload again, even a long one."""
     megabyte = bytes(1 << 20)
     at = call("POST", f"{UPLOAD}?uploadType=resumable&name=a").headers["location"].partition("googleapis.com")[2]
     replies = [call("PUT", at, pieces=[megabyte] * 17) for _ in range(2)]

@@ -1,4 +1,4 @@
-"""A bucket that is not there is said to be missing, once, with the command that makes it; or it is made."""
+"""A missing bucket is reported once, with the command that creates it, or is created on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of every legal kind live in one bucket, through both APIs; others are refused with the rule they break."""
+"""One bucket holds legal names of every kind, through both APIs; a refusal of any other name cites the broken rule."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_all_of_them_at_once(call: Any) -> None:
         assert call("POST", path, b"json").json["name"] == name
     for name in NAMES:
         if name in (".", "..") or "/./" in f"/{name}/" or "/../" in f"/{name}/":
-            quoted = quote(name, safe="")  # clients of the XML API quote the slashes of these
+            quoted = quote(name, safe="")  # for such names, clients of the XML API also quote the slashes
         else:
             quoted = quote(name)
         assert call("GET", f"/bucket/{quoted}").body == b"json", name

@@ -1,4 +1,4 @@
-"""Behind a real server: connections that break, fields that headers cannot hold, large objects in little memory."""
+"""A real server: broken connections, fields that headers cannot hold, and large objects in little memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud]
 
 
 def kept_of(session: EmulatedCloud, at: str, size: int) -> int:
-    """How many bytes of an upload the server has; all of them if it is over."""
+    """Returns how many bytes of an upload the server has; ``size`` if the upload is finished."""
     status, headers, _ = ask(session, "PUT", at, headers={"Content-Range": f"bytes */{size}"})
     if status == 200:
         return size
@@ -42,7 +42,7 @@ def test_a_resumable_upload_broken_at_every_byte(session: EmulatedCloud, reset: 
         at = start_resumable(session, f"cut/{cut}")
         head = f"PUT {at} HTTP/1.1\r\nContent-Length: {len(BODY)}\r\nContent-Range: bytes 0-9/10"
         break_off(session, head, BODY[:cut], reset=reset)
-        # The server may not have seen all that was sent; what it says it has is what it has.
+        # The server may not have received all that was sent, but the number that it reports is correct.
         while (kept := kept_of(session, at, len(BODY))) < len(BODY):
             assert kept <= cut
             rest = {"Content-Range": f"bytes {kept}-9/10"}
@@ -121,7 +121,7 @@ MOST = 32 << 20
 
 
 def peak(session: EmulatedCloud) -> int:
-    """The most memory that the server has had resident, in bytes."""
+    """Returns the peak resident memory of the server, in bytes."""
     found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{session.endpoints.pid}/status").read_text())
     assert found
     return int(found[1]) * 1024

@@ -1,4 +1,4 @@
-"""MD5 and CRC32C that a client sends are checked, whichever way it uploads."""
+"""The MD5 and CRC32C that a client sends are checked in every kind of upload."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The XML API: listings of both versions, conditions, copies, lists of uploads, and what it refuses."""
+"""The XML API: both versions of listings, conditions, copies, lists of uploads, and refused requests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def tree_of(answer: Any) -> ElementTree.Element:
 
 
 def listed(root: ElementTree.Element) -> list[str]:
-    """Names and prefixes of a page."""
+    """Returns the names and prefixes of a page."""
     return [str(it.text) for it in root.iter() if it.tag == "Key"] + [
         str(it.text) for it in root.findall("CommonPrefixes/Prefix")
     ]
@@ -175,7 +175,7 @@ def test_entity_tags_and_times(filled: Any) -> None:
     assert filled("PUT", "/bucket/a", b"", {"if-none-match": "*"}).status == 412
     assert filled("PUT", "/bucket/a", b"", {"if-none-match": tag}).status == 412
     assert filled("PUT", "/bucket/a", b"", {"if-match": tag}).status == 200
-    assert filled("DELETE", "/bucket/a", headers={"if-match": tag}).status == 412  # it is another generation now
+    assert filled("DELETE", "/bucket/a", headers={"if-match": tag}).status == 412  # it has another generation now
     assert filled("DELETE", "/bucket/a", headers={"if-match": "*"}).status == 204
 
 
@@ -236,7 +236,7 @@ def test_an_upload_that_cannot_be_completed(call: Any, sent: bytes, code: str) -
 
 
 def test_entity_tags_are_md5_where_there_is_one(call: Any) -> None:
-    """As Google's XML API has it; the JSON API has others, and so have objects that were put together."""
+    """Google's XML API does the same; the JSON API has other tags, and so have composed objects."""
     md5 = f'"{hashlib.md5(b"body").hexdigest()}"'
     call("POST", "/upload/storage/v1/b/bucket/o?uploadType=media&name=by-json", b"body")
     assert call("PUT", "/bucket/by-xml", b"body").headers["etag"] == md5
