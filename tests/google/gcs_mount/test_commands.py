@@ -22,6 +22,12 @@ def mounts() -> list[str]:
     return Path("/proc/self/mountinfo").read_text().splitlines()
 
 
+@pytest.mark.parametrize("each", MountMode)
+def test_a_mount_imports_only_what_it_has_without_site_packages(each: MountMode) -> None:
+    """Otherwise each test here would be skipped, because the machine seems to refuse mounts."""
+    assert "Error: No module named" not in (probing.refusal(each) or "")
+
+
 def test_both_names_are_the_same_file(mode: MountMode, inside: Inside, bucket: Path) -> None:
     code = """
 result = open("/gcs/my-bucket/data/hello.txt").read()
