@@ -27,12 +27,12 @@ _Registering = tuple[Location, str]
 
 
 class DuplicateRegistration(ValueError):
-    """SeqIO refuses a name that is taken; this adds the lines of both registrations.
+    """SeqIO refuses a name that is already registered; this error adds the lines of both registrations.
 
     Attributes:
       location: the line that is refused.
       has_two_names: whether one module runs twice because it is imported under two names.
-      message: what happened, with both lines.
+      message: a description of what happened, with both lines.
       fix: the smallest fix.
     """
 
@@ -57,7 +57,7 @@ class Registrations:
 
     @classmethod
     def record(cls) -> Registrations:
-        """Watches SeqIO's registries for as long as the process lives; all its runs share one object."""
+        """Watches SeqIO's registries for the lifetime of the process; all runs in it share one object."""
         found = _of_process()
         watch_registrations(found._register)
         return found
@@ -114,7 +114,7 @@ class DataRole:
 
     @property
     def name(self) -> str:
-        """In words: ``train``, ``train_eval``, ``infer_eval`` or ``dataset``."""
+        """The role in words: ``train``, ``train_eval``, ``infer_eval`` or ``dataset``."""
         return self.parameter.removesuffix("_cfg").removesuffix("_dataset") or self.parameter
 
     @property
@@ -135,12 +135,12 @@ class DataRole:
 
     @property
     def batch_size(self) -> int | None:
-        """How many examples are in a batch; None if what is bound is not a number."""
+        """The number of examples in a batch; None if the bound value is not a number."""
         size = self.dataset.batch_size
         return size if isinstance(size, int) and not isinstance(size, bool) else None
 
     def key(self, config: GinConfig, parameter: str) -> BindingKey | None:
-        """Returns the binding that one of its parameters comes from; macros are followed."""
+        """Returns the binding that sets one of its parameters, following macros."""
         return config.owner(config.find(parameter, "DatasetConfig", self.scope))
 
 
@@ -183,11 +183,11 @@ def source_dataset(task: seqio.Task, dataset: utils.DatasetConfig) -> tf.data.Da
 
 
 def task_features(converter: Any, lengths: Collection[str]) -> set[str]:
-    """Returns the features that a model's feature converter takes from a task; empty if it does not say.
+    """Returns the features that a model's feature converter takes from a task; empty if it does not list them.
 
     Args:
       converter: ``FEATURE_CONVERTER_CLS`` of the model; None if it has none.
-      lengths: the features that lengths are given for, by which SeqIO's converter for decoders chooses its kind.
+      lengths: the features that have lengths; they decide which kind of converter SeqIO's converter for decoders uses.
     """
     if isinstance(converter, type) and issubclass(converter, seqio.DecoderFeatureConverter):
         if "suffixes" in lengths:
@@ -212,7 +212,7 @@ def few_examples(tasks: Sequence[seqio.Task], number: int | None) -> Iterator[No
 
     Args:
       tasks: registered tasks; restored afterwards.
-      number: how many examples of each; None for all.
+      number: the number of examples of each task; None for all.
     """
     if number is None:
         yield
@@ -235,7 +235,7 @@ def few_examples(tasks: Sequence[seqio.Task], number: int | None) -> Iterator[No
 
 
 def needing_lengths(task: seqio.Task) -> str | None:
-    """Returns the name of the first preprocessor that needs the feature lengths, or None if there is none."""
+    """Returns the name of the first preprocessor that needs the feature lengths, or None if no preprocessor does."""
     for step in preprocessors(task):
         parameters = {} if isinstance(step, seqio.CacheDatasetPlaceholder) else inspect.signature(step).parameters
         needed = parameters.get("sequence_length")
@@ -246,7 +246,7 @@ def needing_lengths(task: seqio.Task) -> str | None:
 
 
 def vocabulary_size(vocabulary: seqio.Vocabulary) -> int | None:
-    """Returns how many ids a vocabulary has, with extra ids; None if that cannot be read here."""
+    """Returns the number of ids in a vocabulary, including extra ids; None if it cannot be read here."""
     try:
         size: int | None = vocabulary.vocab_size
     except (tf.errors.OpError, OSError, NotImplementedError):
@@ -268,11 +268,11 @@ def describe_vocabulary(vocabulary: seqio.Vocabulary) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TfdsProblem:
-    """Why a TFDS dataset cannot be read.
+    """The reason that a TFDS dataset cannot be read.
 
     Attributes:
-      name: the dataset as the task names it.
-      detail: what TFDS says about the name or version, or the folder that the data should be in.
+      name: the dataset's name, as the task has it.
+      detail: TFDS's message about the name or version, or the folder in which the data should be.
       can_be_prepared: whether TFDS knows the dataset and could prepare it.
     """
 
@@ -284,7 +284,7 @@ class TfdsProblem:
 def tfds_problem(task: seqio.Task, split: str) -> TfdsProblem | None:
     """Returns why a task's TFDS dataset cannot be read.
 
-    Returns None if it can be read, for another kind of source, and for data that is out of reach.
+    Returns None if the dataset can be read, if the source is of another kind, or if the data is out of reach.
     """
     source = task.source
     if not isinstance(source, seqio.TfdsDataSource) or out_of_reach(task, split):
@@ -292,9 +292,9 @@ def tfds_problem(task: seqio.Task, split: str) -> TfdsProblem | None:
     name = str(source.tfds_dataset.get_split_params(split)[0])
     try:
         builder = builder_of(source.tfds_dataset, split)
-    except AssertionError as error:  # TFDS asserts that it has the version; its last sentence says which ones it has
+    except AssertionError as error:  # TFDS asserts that it has the version; its last sentence lists its versions
         return TfdsProblem(name, str(error).rpartition('}": ')[2].rstrip("."))
-    except ValueError as error:  # DatasetNotFoundError, with all names that there are
+    except ValueError as error:  # DatasetNotFoundError, with a list of all names
         return TfdsProblem(name, str(error).splitlines()[0])
     if builder.is_prepared():
         return None
@@ -307,7 +307,7 @@ def tfds_problem(task: seqio.Task, split: str) -> TfdsProblem | None:
 
 
 def versions_asked(text: str) -> str | None:
-    """Returns the versions that the installed TFDS has, as a fix, if SeqIO misses one in a dataset's name."""
+    """Returns a fix that lists the installed TFDS's versions, if SeqIO finds no version in a dataset's name."""
     found = re.search(r"TFDS name must contain a version number, got: ([\w./-]+)", text)
     if found is None:
         return None
@@ -315,7 +315,7 @@ def versions_asked(text: str) -> str | None:
 
     try:
         versions = tfds.builder(found[1]).versions
-    except Exception:  # TFDS has no such dataset, which is another matter
+    except Exception:  # TFDS has no such dataset, which is a different mistake
         return None
     named = ", ".join(f"{found[1]}:{version}" for version in versions)
     return f"name a version; the installed TFDS has {named}"

@@ -1,4 +1,4 @@
-"""Whether a bound value can be of its parameter's type: T5X checks no types, and fails where it uses the value."""
+"""Whether a bound value can be of its parameter's type: T5X checks no types, and fails only when it uses the value."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _SCALARS = (str, int, float, bool)
 
 
 def misfit(config: GinConfig, key: BindingKey) -> str | None:
-    """Returns a parameter's declared type as text if the value bound to it certainly is of another type.
+    """Returns a parameter's declared type as text if the value bound to it is certainly of another type.
 
     Args:
       config: the parsed config.
-      key: the binding of a parameter; macros are followed.
+      key: the binding of a parameter, which may refer to macros.
 
     Returns:
-      None if the value fits, or nothing is known about it.
+      The type; None if the value fits, or nothing is known about it.
     """
     hint, default = _declared(config, key)
     value = config.value(config.owner(key))
@@ -40,7 +40,7 @@ def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
     called = _object(config, key.selector)
     try:
         default = inspect.signature(called).parameters[key.parameter].default
-    except (KeyError, TypeError, ValueError):  # there is no such parameter, or the code is native
+    except (KeyError, TypeError, ValueError):  # the parameter does not exist, or the code is native
         return None, None
     owners: list[Any] = [called]
     if isinstance(called, type):
@@ -50,7 +50,7 @@ def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
         if isinstance(hint, str):
             try:
                 return eval(hint, {}, _HintNames(owner.__module__)), default
-            except Exception:  # a name is not defined, or in several modules
+            except Exception:  # a name is not defined, or is defined in several modules
                 return None, default
         if hint is not None:
             return hint, default
@@ -58,7 +58,7 @@ def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:
 
 
 class _HintNames(dict[str, Any]):
-    """The names in a type hint: those of its module, and of its package if only a type checker imports them."""
+    """The names in a type hint: from its module, or from its package if only a type checker imports them."""
 
     def __init__(self, module: str) -> None:
         super().__init__({**vars(builtins), **vars(typing), **vars(sys.modules[module])})
@@ -73,7 +73,7 @@ class _HintNames(dict[str, Any]):
 
 
 def _object(config: GinConfig, selector: str) -> Any:
-    """Returns what a selector names in the modules that are imported, or None if they have no such name."""
+    """Returns the object that a selector names in the imported modules, or None if they have no such name."""
     if selector == config.entry:
         selector = ".".join(ENTRY_POINTS[config.mode])
     module, _, name = selector.rpartition(".")
@@ -111,12 +111,12 @@ def _fits(value: Any, hint: Any) -> bool:
     if issubclass(kind, collections.abc.Iterable) and kind.__module__ in ("builtins", "collections.abc"):
         return isinstance(value, (list, tuple, set))
     if kind.__module__.partition(".")[0] in ("jax", "numpy", "jaxtyping"):
-        return True  # text can name a type or an array
+        return True  # a string can name a type or an array
     return isinstance(value, kind) if not _is_protocol(kind) else callable(value)
 
 
 def _reference_fits(value: Any, hint: Any) -> bool:
-    """Tells whether a reference may give what is declared: only a class that is certainly another one does not."""
+    """Tells whether a reference may yield the declared type; only a class that is certainly different does not."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return any(_reference_fits(value, part) for part in parts)

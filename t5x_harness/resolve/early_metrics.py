@@ -1,8 +1,8 @@
-"""Metrics and postprocessors called early: on the sampled examples, with model outputs generated for them.
+"""Calls metrics and postprocessors early: on the sampled examples, with model outputs generated for them.
 
-T5X calls them only after all predictions were made, hours into a job, and an exception then ends the job.  Here SeqIO's
-own evaluator calls them, with SeqIO's own loggers, so that what passes here passes there.  It runs in a thread, for a
-bounded time: a metric may load a model of its own, or wait for a server.  The outputs have the shapes and dtypes that
+T5X calls them only after all predictions are made, hours into a job, and an exception then ends the job.  Here SeqIO's
+own evaluator calls them, with SeqIO's own loggers, so whatever passes here also passes there.  It runs in a thread, for
+a bounded time: a metric may load a model of its own, or wait for a server.  The outputs have the shapes and dtypes that
 T5X's models give it: the token ids of all examples as one array that is padded with zeros, a score for each example,
 and both together for a metric that asks for both.
 """
@@ -30,19 +30,19 @@ from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import Sample, read_within
 
 _MOST_OUTPUTS = 5
-"""How many outputs are generated at most."""
+"""The largest number of outputs to generate."""
 
 _LENGTH = 16
-"""How many tokens a random prediction has at least."""
+"""The smallest number of tokens in a random prediction."""
 
 _ONLY_SCORES = {seqio.metrics.ModelOutputType.SCORE}
 SECONDS = 20.0
-"""How long the metrics of one task may take."""
+"""Seconds that the metrics of one task may take."""
 
 _SECONDS_IN_ALL = 60.0
 _LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.loggers.TensorBoardLoggerV1, seqio.JSONLogger)
 _GROUPS = (12, 10, 9, 8, 7)
-"""Sizes of groups of examples that may belong together, such as the choices of one question, or their divisors."""
+"""Likely sizes of groups of examples, such as the choices of one question, or multiples of such sizes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +51,8 @@ class MetricCall:
 
     Attributes:
       values: the metrics for the targets themselves as predictions; None if they were not computed.
-      error: what was raised, or None.
-      given: the model outputs that it was raised for, in words; empty if it was raised before there were any.
+      error: the exception that was raised, or None.
+      given: the model outputs that it was raised for, in words; empty if it was raised before any were generated.
       late: whether time ran out.
     """
 
@@ -63,7 +63,7 @@ class MetricCall:
 
 
 class _Unconverted(seqio.PassThroughFeatureConverter):
-    """Takes the place of the model's converter: generated outputs do not depend on the model's inputs."""
+    """Replaces the model's converter: generated outputs do not depend on the model's inputs."""
 
     TASK_FEATURES: Mapping[str, Any] = {}
     pack = False
@@ -77,15 +77,15 @@ def call(
     Args:
       task: a registered task whose targets are token ids.
       role: the dataset that the task is part of.
-      examples: what the evaluator reads instead of the split.
-      loggers: classes of SeqIO's loggers; what they write is thrown away.
-      seconds: how long it may take.
+      examples: the examples that the evaluator reads instead of the split.
+      loggers: classes of SeqIO's loggers; their output is thrown away.
+      seconds: the time limit.
     """
     examples = _trimmed(examples, task, role)
     dataset = _dataset(examples)
     with tempfile.TemporaryDirectory(prefix="t5x-harness-metrics-", ignore_cleanup_errors=True) as folder:
         calls = functools.partial(_calls, task, role, examples, loggers, folder)
-        task.get_dataset = lambda *_, **__: dataset  # whatever the evaluator asks it for
+        task.get_dataset = lambda *_, **__: dataset  # no matter what the evaluator asks it for
         try:
             reading = read_within(calls, keep=_MOST_OUTPUTS, count=0, seconds=seconds)
         finally:
@@ -99,7 +99,7 @@ def call(
 def _calls(
     task: seqio.Task, role: DataRole, examples: Sequence[Mapping[str, Any]], loggers: Sequence[Any], folder: str
 ) -> Iterator[MetricCall]:
-    """Yields a call for each generated output, and ends after one that raises."""
+    """Yields the outcome for each generated output, and ends after one that raises."""
     try:
         evaluator = seqio.Evaluator(
             mixture_or_task_name=task.name,
@@ -130,7 +130,7 @@ def _calls(
                 predict_with_aux_fn=lambda _, made=predictions: (made, {"scores": list(scores)}),
             )
             yield MetricCall(metrics.result()[task.name], given=given)
-        except Exception as error:  # whatever the user's functions raise
+        except Exception as error:  # the user's functions may raise anything
             yield MetricCall(error=error, given=given)
             return
         if only_scores:
@@ -148,7 +148,7 @@ def _trimmed(examples: Sequence[Mapping[str, Any]], task: seqio.Task, role: Data
 
 
 def _dataset(examples: Sequence[Mapping[str, Any]]) -> tf.data.Dataset:
-    """Makes a dataset of examples again; a dimension in which they differ is unknown."""
+    """Makes a dataset of the examples; a dimension in which they differ is unknown."""
     signature = {name: _spec([np.asarray(example[name]) for example in examples]) for name in examples[0]}
     return tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
 
@@ -163,9 +163,9 @@ def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
 def generated_predictions(
     targets: Sequence[np.ndarray[Any, Any]], vocabulary: seqio.Vocabulary
 ) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
-    """Yields what a model could have predicted, from the best to what an untrained model gives.
+    """Yields possible predictions of a model, from the best to those of an untrained model.
 
-    Each is a description that follows the word ``given``, and int32 ids of shape [examples, length].
+    Each is a description that fits after the word ``given``, and int32 ids of shape [examples, length].
 
     Args:
       targets: ids of the targets, of shape [length] each.
@@ -198,7 +198,7 @@ _METHODS = {
     seqio.metrics.ModelOutputType.PREDICTION_WITH_AUX: "predict_batch_with_aux",
     seqio.metrics.ModelOutputType.SCORE: "score_batch",
 }
-"""The method of T5X's models that computes what a metric asks for."""
+"""The method of T5X's models that computes each kind of output that a metric can ask for."""
 
 
 def call_metrics(run: Resolved, report: StageReport) -> None:
@@ -206,7 +206,7 @@ def call_metrics(run: Resolved, report: StageReport) -> None:
 
     Args:
       run: the resolved config with the sampled examples.
-      report: gets what goes wrong, the values for perfect predictions, and what was not called.
+      report: receives the failures, the values for perfect predictions, and the metrics that were not called.
     """
     until = time.monotonic() + _SECONDS_IN_ALL
     loggers = _loggers(run, report)
@@ -223,7 +223,7 @@ def call_metrics(run: Resolved, report: StageReport) -> None:
 
 
 def _call(role: DataRole, sample: Sample, loggers: Sequence[Any], seconds: float) -> MetricCall:
-    """Calls a task's metrics on all sampled examples, or on fewer if the last ones may be part of a group only."""
+    """Calls a task's metrics on all sampled examples, or on fewer if the last ones may be an incomplete group."""
     if seconds <= 0:
         return MetricCall(late=True)
     until = time.monotonic() + seconds
@@ -240,7 +240,7 @@ def _call(role: DataRole, sample: Sample, loggers: Sequence[Any], seconds: float
 
 
 def _add_outcome(called: MetricCall, run: Resolved, role: DataRole, sample: Sample, report: StageReport) -> str | None:
-    """Adds the outcome to the report; returns why it proves nothing, if it does not."""
+    """Adds the outcome to the report; returns the reason if it proves nothing."""
     if called.values:
         report.fact(f"{sample.task.name} metrics", f"{_shown(called.values)} with the targets as predictions")
     if called.error is not None:
@@ -263,7 +263,7 @@ def _shown(values: Mapping[str, Any]) -> str:
 
 
 def _loggers(run: Resolved, report: StageReport) -> list[Any]:
-    """Returns SeqIO's own among the loggers that the config gives the evaluator; others may write anywhere."""
+    """Returns SeqIO's own loggers among those that the config gives the evaluator; others may write anywhere."""
     bound = copy.deepcopy(run.config.value(run.config.owner(run.config.find("logger_cls", "Evaluator"))))
     own = [logger for logger in bound or () if _is(logger, *_LOGGERS)]
     for logger in bound or ():
@@ -273,7 +273,7 @@ def _loggers(run: Resolved, report: StageReport) -> list[Any]:
 
 
 def _is(given: Any, *classes: type) -> bool:
-    """Tells whether an object is one of these classes, or the subclass of the same name that gin makes of one."""
+    """Tells whether an object is one of these classes, or the subclass of the same name that gin derives from one."""
     return isinstance(given, type) and any(
         issubclass(given, each) and (given.__module__, given.__qualname__) == (each.__module__, each.__qualname__)
         for each in classes
@@ -302,6 +302,6 @@ def _methods(task: seqio.Task) -> Iterator[str]:
     """Yields the methods of the model that a task's metrics need; none if SeqIO cannot call a metric."""
     try:
         asked = {metric.model_output_type for metric in task.metric_objs}
-    except ValueError:  # the evaluator also raises it, and is judged by that
+    except ValueError:  # the evaluator raises it too, and is judged by that
         return
     yield from (_METHODS[kind] for kind in sorted(asked) if kind in _METHODS)

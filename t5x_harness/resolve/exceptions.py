@@ -1,4 +1,4 @@
-"""What an exception shows by itself: its text, its causes, the places it passed through, and whose code they are."""
+"""Reads an exception by itself: its text, its causes, the places that it passed through, and whose code they are."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from t5x_harness.upstream.jax import is_traceback_carrier
 
 _LONGEST = 300
 _SHORTEST = 20
-"""A first sentence with fewer characters is only an exclamation, so the next one is shown, too."""
+"""A first sentence with fewer characters is only an exclamation, so the next one is also shown."""
 
 _OF_TRANSFORMATION = r"Error in user-defined function passed to \S+ transformation with iterator: \S+: "
 _IN_PYTHON = re.compile(
     rf"(?:\{{\{{[^}}]*\}}\}}\s*|{_OF_TRANSFORMATION})*((?:\w+\.)*\w+: .*?)\nTraceback \(most recent call last\):",
     re.DOTALL,
 )
-"""How TensorFlow reports an exception of a Python function that it called, such as a generator."""
+"""The form in which TensorFlow reports an exception of a Python function that it called, such as a generator."""
 
 _OF_THE_GRAPH = re.compile(rf"\{{\{{[^}}]*\}}\}}\s*|\s*\[\[\{{\{{.*|\s*\[Op:\w+\].*|{_OF_TRANSFORMATION}", re.DOTALL)
-"""What TensorFlow adds to an error of an operation: functions and nodes of its graph, which no user wrote."""
+"""The text that TensorFlow adds to an operation's error: functions and nodes of its graph, which no user wrote."""
 
 _OF_GIN = re.compile(r"\n\s*(?:In (?:call to|file|bindings)|No values supplied by Gin)")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`'\"(\[])|(?<=[.!?:])\s*\n\s*\n")
@@ -39,14 +39,14 @@ HARNESS = "t5x-harness"
 PYTHON = "Python"
 _OURS = Path(__file__).parents[1]
 FRONT = ("T5X", "SeqIO", "Gin", "Flax", "optax", "airio", "T5")
-"""Libraries whose functions configs name; what is below them says little about a config."""
+"""Libraries whose functions configs name; the code that they call says little about a config."""
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _LOOKUPS = (LookupError, AttributeError, StopIteration)
-"""What a lookup raises; code that catches it often raises an error that explains more."""
+"""The exceptions of a failed lookup; code that catches one often raises an error that explains more."""
 
 _OF_THE_MACHINE = (OSError, ImportError, MemoryError)
-"""Exceptions that a call may raise through no mistake of its caller."""
+"""Exceptions that a call may raise through no fault of its caller."""
 
 _REFUSED_CALL = re.compile(
     r"takes (?:no|\d+|from \d+ to \d+) (?:keyword |positional )?arguments?\b|missing \d+ required|missing a required"
@@ -59,8 +59,8 @@ _ABSTRACT = re.compile(r"Can't instantiate abstract class (\w+)")
 def error_text(error: BaseException) -> str:
     """Returns an exception's type and first sentence, such as ``KeyError: 'validation'``.
 
-    If TensorFlow hides a Python error in its own, the type and text are those of the Python error. An assertion without
-    a text shows what was asserted.
+    If TensorFlow hides a Python error in its own, this returns the type and text of the Python error. An assertion
+    without a text shows what was asserted.
     """
     if inside := _IN_PYTHON.match(full_text(error)):
         return _first_sentence(inside[1])
@@ -72,7 +72,7 @@ def error_text(error: BaseException) -> str:
 
 
 def full_text(error: BaseException) -> str:
-    """Returns the whole text of an exception, even if a user's class raises when it makes the text."""
+    """Returns the whole text of an exception, even if a user's class raises while building the text."""
     try:
         return str(error)
     except Exception as second:
@@ -116,7 +116,7 @@ _NAMES = {
     "tensorflow": "TensorFlow",
     "tensorflow_datasets": "TFDS",
 }
-"""Libraries by the package that they are imported as; they may be anywhere, such as in a checkout."""
+"""Libraries by the package name that they are imported under; they may be anywhere, such as in a checkout."""
 
 
 def party_of(file: str) -> str:
@@ -149,7 +149,7 @@ def is_users(file: str) -> bool:
 
 
 def shown_path(file: str) -> str:
-    """Returns a path as the user would write it: relative if it is below the working directory."""
+    """Returns a path as the user would write it: relative if it is inside the working directory."""
     path = Path(file)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
@@ -172,10 +172,10 @@ class CodePlace:
     """A line of code that an exception passed through.
 
     Attributes:
-      file: as the user would write it.
-      line: counted from 1.
+      file: the file, as the user would write it.
+      line: the line number, counted from 1.
       function: the function's name, or a name in angle brackets for a module or a lambda.
-      party: whose code it is; see :func:`party_of`.
+      party: the owner of the code; see :func:`party_of`.
     """
 
     file: str
@@ -185,12 +185,12 @@ class CodePlace:
 
     @property
     def location(self) -> Location:
-        """The place as findings name it."""
+        """The place in the form that findings use."""
         return Location(self.file, self.line)
 
     @property
     def is_named(self) -> bool:
-        """Whether the code is a function with a name, and not a module's own statements, a lambda or the like."""
+        """Whether the code is a function with a name, rather than a module's own statements, a lambda or the like."""
         return not self.function.startswith("<") and self.function != "None"
 
     def __str__(self) -> str:
@@ -228,7 +228,7 @@ def _explains(later: BaseException, first: BaseException) -> bool:
     if hidden_exception(later) is not None or isinstance(later, BaseExceptionGroup) or not full_text(later).strip():
         return False
     repeats = full_text(first).strip() and full_text(first) in full_text(later)
-    if repeats and not isinstance(first, KeyError):  # whose text is the key alone
+    if repeats and not isinstance(first, KeyError):  # its text is only the key
         return False
     if not (later.__cause__ is first or isinstance(first, _LOOKUPS)) or not is_deliberate(later):
         return False
@@ -236,13 +236,13 @@ def _explains(later: BaseException, first: BaseException) -> bool:
 
 
 def _raising_party(error: BaseException) -> str:
-    """Returns who raised an exception; Python's own library is passed over, because it raises for its caller."""
+    """Returns who raised an exception, skipping Python's own library, because it raises on behalf of its caller."""
     frames = traceback.extract_tb(error.__traceback__)
     return next((p for frame in reversed(frames) if (p := party_of(frame.filename)) != PYTHON), PYTHON)
 
 
 def is_deliberate(error: BaseException) -> bool:
-    """Tells whether a ``raise`` statement raised an exception, and not an operation that failed."""
+    """Tells whether a ``raise`` statement raised an exception, rather than an operation that failed."""
     entry = error.__traceback__
     if entry is None:
         return True
@@ -279,7 +279,7 @@ def library_frame(error: BaseException) -> CodePlace | None:
 def traced_places(error: BaseException) -> list[CodePlace]:
     """Returns the places that TensorFlow names in the text of an error in a traced function.
 
-    TensorFlow runs a rewritten copy of such a function, so the traceback itself does not have them.
+    TensorFlow runs a rewritten copy of such a function, so the traceback itself does not contain them.
     """
     for link in reversed(list(causes(error))):
         found = re.findall(r'File "([^"]+)", line (\d+), in (\S+)', full_text(link))
@@ -289,15 +289,16 @@ def traced_places(error: BaseException) -> list[CodePlace]:
 
 
 def raised_by_user_code(error: BaseException) -> bool:
-    """Tells whether the user's code was running when the exception was raised, or was traced by TensorFlow."""
+    """Tells whether the user's code was running, or being traced by TensorFlow, when the exception was raised."""
     frames = traceback.extract_tb(root_cause(error).__traceback__)
     return any(is_users(frame.filename) for frame in frames) or any(p.party == USER for p in traced_places(error))
 
 
 def raised_by_harness(error: BaseException) -> bool:
-    """Tells whether an operation of the harness's own code failed, rather than one of T5X or of the user.
+    """Tells whether an operation in the harness's own code failed, rather than one in T5X's or the user's code.
 
-    It does not count if the harness raised on purpose, because it refuses a value, or if the machine refused something.
+    An exception does not count if the harness raised it on purpose to refuse a value, or if the machine refused
+    something.
     """
     cause = root_cause(error)
     frames = traceback.extract_tb(cause.__traceback__)
@@ -321,7 +322,7 @@ def users_callee(error: BaseException) -> CodePlace | None:
       error: any exception.
 
     Returns:
-      Where it is defined, or None if the exception is about something else or the callee is not the user's.
+      The place where it is defined, or None if the exception is about something else or the callee is not the user's.
     """
     cause = root_cause(error)
     text = full_text(cause)
@@ -340,7 +341,7 @@ def users_callee(error: BaseException) -> CodePlace | None:
 
 
 def _named_in_users_modules(name: str) -> Iterator[Any]:
-    """Yields what has a qualified name in a module of the user's."""
+    """Yields the objects with a qualified name in the user's modules."""
     first, *rest = name.split(".")
     for module in list(sys.modules.values()):
         if is_users(getattr(module, "__file__", None) or "<none>") and first in vars(module):
@@ -356,7 +357,7 @@ def _held_by_libraries(error: BaseException) -> Iterator[Any]:
 
 
 def definition_of(found: Any) -> CodePlace | None:
-    """Returns where a function or class is defined, whatever partials and decorators are around it.
+    """Returns the place where a function or class is defined, looking through any partials and decorators.
 
     Returns None for anything else, and for native code.
     """
@@ -367,6 +368,6 @@ def definition_of(found: Any) -> CodePlace | None:
         return None
     try:
         file, (_, line) = inspect.getsourcefile(found), inspect.getsourcelines(found)
-    except (OSError, TypeError):  # it is native code, or has no file
+    except (OSError, TypeError):  # native code, or no file
         return None
     return CodePlace(shown_path(file), line, found.__name__, party_of(file)) if file else None

@@ -1,6 +1,6 @@
-"""Turns what a run raises into a :class:`~t5x_harness.spec.Finding`: what failed, where, the values, the fix.
+"""Turns an exception of a run into a :class:`~t5x_harness.spec.Finding`: what failed, where, the values, the fix.
 
-A run stops with an exception of gin, SeqIO, T5X, JAX or the user's own module.  Its text often names no file, and its
+A run stops with an exception from gin, SeqIO, T5X, JAX or the user's own module.  Its text often names no file, and its
 traceback leads through a library that the user does not own.  :func:`explain` rewords the texts that the failure
 catalogue knows.  For any other exception it names the line that raised it (the user's own, or the library's), the
 configurable that Gin was calling, and the bindings that it is about.  The traceback itself belongs in the run's log.
@@ -47,12 +47,12 @@ from t5x_harness.system.network_filter import HOW_TO_ALLOW
 
 _REPORT_IT = "report it, with the traceback in the run's log, the Gin files and what `t5x-harness doctor` prints"
 _LENGTHS = "SEQ15"
-"""The mistake that SeqIO finds in what the config says; its others are in what the user's module says."""
+"""The one mistake found by SeqIO that is in the config; the others are in the user's module."""
 
 
 def log_traceback(error: BaseException) -> None:
-    """Writes the whole traceback into the run's log, which is this process' standard error."""
-    with contextlib.suppress(OSError):  # on a full disk the finding still counts
+    """Writes the whole traceback into the run's log, which is this process's standard error."""
+    with contextlib.suppress(OSError):  # even on a full disk, the finding counts
         traceback.print_exception(error, file=sys.stderr)
         sys.stderr.flush()
 
@@ -61,7 +61,7 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
     """Builds the finding for an exception that ended a stage.
 
     Args:
-      error: what was raised.
+      error: the exception.
       stage: the stage that it ended.
       config: the parsed config; None if parsing itself failed.
       program: the statements, to give gin's ``In file`` an include chain; taken from ``config`` if not given.
@@ -89,7 +89,7 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
         elif found.culprit is None and config is not None:
             location = where or _line_of_macro(known.message, config) or location
         return finding(known.code, known.message, location, next(filter(None, map(versions_asked, texts)), known.fix))
-    # The emulated Google Cloud's proxy does not know for whom it refuses a host.
+    # The emulated Google Cloud's proxy does not know which run asked for a host that it refuses.
     refused = any("t5x-harness refuses " in text for text in texts)
     advice = f"; {HOW_TO_ALLOW}" if refused else ""
     raised = error_text(root_cause(error))
@@ -120,7 +120,7 @@ class _Evidence:
 
     @property
     def location(self) -> Location | None:
-        """The line to change; it is a binding's line only if there is no doubt about the binding."""
+        """The line to change; a binding's line only if there is no doubt about the binding."""
         first = self.culprit.location if self.culprit else None
         second = next((suspect.location for suspect in self.bindings if suspect.may_be_the_place), None)
         return self.gin or first or (self.frame.location if self.frame else None) or second
@@ -152,7 +152,7 @@ def explain_misfit(error: BaseException, stage: Stage, config: GinConfig) -> Fin
     """Builds the finding for a bound value that the harness's own code cannot use.
 
     Returns:
-      None if every value that may be meant is of the type that T5X declares: then the mistake is the harness's.
+      The finding; None if every candidate value is of the type that T5X declares: then the mistake is in the harness.
     """
     wrong, meant = misfits(config), [suspect.key for suspect in suspects(error, config)]
     ranked = sorted(wrong, key=lambda key: (config.owner(key) not in meant, not config.is_of_user(config.owner(key))))
@@ -173,9 +173,9 @@ def _missing_module(
     """Returns the message, the place and the fix for an import that failed.
 
     Args:
-      error: what was raised; a ``ModuleNotFoundError`` is among its causes, or its text.
+      error: what was raised; a ``ModuleNotFoundError`` is among its causes, or in its text.
       frame: the innermost line of the user's own Python; None if the config itself imports the module.
-      where: the line of the config that imports it, directly or not.
+      where: the line of the config that imports the module, directly or not.
     """
     name = next((link.name for link in causes(error) if isinstance(link, ModuleNotFoundError) and link.name), "")
     if frame is None or not name:
@@ -191,12 +191,12 @@ def _fix_of_import(name: str) -> str:
     if top == t5_package.NAME:
         return f"install the package t5, here and in the image of the job: {t5_package.INSTALL}"
     parent, _, last = name.rpartition(".")
-    with contextlib.suppress(Exception):  # whatever the package raises, it says nothing about what is missing
+    with contextlib.suppress(Exception):  # an exception of the package says nothing about what is missing
         package = importlib.import_module(parent)
         if close := closest(last, [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", []))]):
             return f"write {package.__name__}.{close}"
         return f"{package.__name__} is there, but has no {last}: check its spelling, and the version of {top}"
-    # What a package is called on PyPI need not be what it is imported as.
+    # A package's name on PyPI may differ from the name that it is imported under.
     return (
         f"install the package that has {top} (python -m pip install {top}, most often), here and in the image of the "
         f"job; if {top} is your own, add its folder to python_path"
@@ -204,7 +204,7 @@ def _fix_of_import(name: str) -> str:
 
 
 def _line_of_call(name: str, config: GinConfig) -> Location | None:
-    """Returns the line that has Gin call a configurable or binds one of its parameters, else the entry point's."""
+    """Returns the line that has Gin call a configurable or binds one of its parameters, or else the entry point's."""
     named = [key for key, value in config.items() if name and name in map(_last, config.references(value))]
     bound = [key for key in config if not key.is_macro and _last(key.selector) == name]
     entry = [BindingKey("", config.entry, parameter) for parameter in config.entry_bindings()]
@@ -214,7 +214,7 @@ def _line_of_call(name: str, config: GinConfig) -> Location | None:
 
 
 def _line_of_macro(text: str, config: GinConfig) -> Location | None:
-    """Returns the line of the one macro that a text names, whether it is used or not."""
+    """Returns the line of the only macro that a text names, whether or not the macro is used."""
     words = set(re.findall(r"[\w./]+", text))
     named = [key for key in config if key.is_macro and key.scope in words]
     return config.location(named[0]) if len(named) == 1 else None

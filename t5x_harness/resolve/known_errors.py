@@ -1,6 +1,6 @@
-"""The exception texts that the failure catalogue knows, each with its code, what it means and the fix.
+"""The exception texts that the failure catalogue knows, each with its code, its meaning and the fix.
 
-The texts are those of gin 0.5, SeqIO 0.0.20, T5X at cc342d4, and the embedded T5X where it words a refusal differently.
+They are from gin 0.5, SeqIO 0.0.20, T5X at cc342d4, and the embedded T5X if it words a refusal differently.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Iterable
 
 @dataclasses.dataclass(frozen=True)
 class KnownError:
-    """An exception text by pattern, and what to say instead of it.
+    """A pattern of exception texts, and the message to show instead.
 
     Attributes:
-      code: the code of the rule that it breaks.
+      code: the code of the broken rule.
       pattern: a regular expression; the first one in the table that is found in a text wins.
       message: what is wrong; ``{1}`` stands for the pattern's first group.
       fix: the fix, written the same way.
@@ -32,7 +32,7 @@ _WRONG_FEATURE = r"(?:Task dataset|Dataset) has incorrect {} for feature '([^']+
 KNOWN_ERRORS = (
     KnownError(
         "GIN12",
-        # Here the binary's module has its own name, as it only takes the place of __main__ while gin parses.
+        # Here the binary's module has its own name, as it replaces __main__ only while gin parses.
         r"Couldn't resolve selector (\w+\.\w+); <module '(?:__main__|t5x\.(?:train|eval|infer))'"
         r".*?has no attribute (\w+)",
         "{1} is not part of the binary that this mode starts: it has no {2}",
@@ -264,7 +264,7 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         "CKP12",
-        # As Python has it, through orbax, and as TensorFlow has it.
+        # The wording of Python, which comes through orbax, and the wording of TensorFlow.
         r"Too many open files: '(/gcs/([^']+?)/checkpoint_\d+[^']*)' -> '/gcs/"
         r"|(/gcs/(\S+?)/checkpoint_\d+\S*); Too many open files",
         "the checkpoint cannot be finished: Cloud Storage FUSE renames no folder that holds anything, here {1}{3}",
@@ -281,7 +281,7 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         "RUN01",
-        # As tensorstore, Python and TensorFlow have it.
+        # The wordings of tensorstore, Python and TensorFlow.
         r"Error writing local file \"([^\"]+)\".*No space left on device"
         r"|No space left on device: '([^']+)'|(/[^\s;]+); No space left on device",
         "no space left on the disk of {1}{2}{3}",
@@ -313,11 +313,11 @@ KNOWN_ERRORS = (
         "bind infer.output_vocab_feature_name to one of them",
     ),
 )
-"""Of gin, of data, and of runs; the first match wins."""
+"""The known errors of gin, data and runs; the first match wins."""
 
 
 def reword(texts: Iterable[str]) -> KnownError | None:
-    """Finds what to say of an exception by its own text and those of its causes; returns None if none is known."""
+    """Finds the known error that matches an exception's text or the text of one of its causes; None if none does."""
     texts = tuple(texts)
     for known in KNOWN_ERRORS:
         for text in texts:

@@ -1,4 +1,4 @@
-"""What failed when SeqIO computed the metrics of a task: which part of the task, what it was given, and the fix."""
+"""Explains a failure while SeqIO computed a task's metrics: the part of the task, its arguments, and the fix."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _LONGEST = 60
 _SEQIO = Path(seqio.__file__).parent
 _POSTPROCESSING = ("postprocess", "postprocess_fn")
 _CALLS = (("targets", "predictions"), ("targets", "scores"), ("targets", "predictions", "aux_values"))
-"""The positional arguments that SeqIO knows how to call a metric function with."""
+"""The positional arguments with which SeqIO can call a metric function."""
 
 _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ETIMEDOUT)
 _REFUSED = ("ConnectionError", "ConnectTimeout", "MaxRetryError", "UnavailableError", "gaierror")
-"""Exceptions, by name, of libraries that are not imported just for this."""
+"""Names of exceptions from libraries that are not imported just for this."""
 
 
 def failure_of(error: BaseException) -> tuple[str, str]:
-    """Returns the code of what a task's part did when it raised in SeqIO's evaluator, and the smallest fix."""
+    """Returns the rule's code for an exception from a part of a task in SeqIO's evaluator, and the smallest fix."""
     cause = root_cause(error)
     text = str(cause)
     if text.startswith("Duplicate metric key "):
@@ -97,10 +97,10 @@ def failure_in_call(error: Exception, given: str, run: Resolved, role: DataRole,
 
     Args:
       error: the exception.
-      given: the model outputs that it was raised for, in words; empty if it was raised without any.
+      given: the model outputs for which it was raised, in words; empty if it was raised without any.
       run: the run.
       role: the dataset whose predictions are evaluated.
-      sample: the task with the examples that it was given.
+      sample: the task and the examples that were evaluated.
     """
     (code, fix), task = failure_of(error), sample.task
     severity, location = Severity.ERROR, None
@@ -129,7 +129,7 @@ def failure_in_call(error: Exception, given: str, run: Resolved, role: DataRole,
 
 
 def _when(code: str, beside_training: bool) -> tuple[str, str]:
-    """Returns the code of a failure, and what to add to its message if T5X shows it only later."""
+    """Returns the code of a failure, and words to add to its message if T5X shows it only later."""
     return ("SEQ21", _LATE) if code == "SEQ20" and beside_training else (code, "")
 
 
@@ -139,7 +139,7 @@ def _raised(error: BaseException, code: str) -> str:
 
 
 def _given(error: Exception, given: str) -> str:
-    """Says what the function was given; for a postprocess function, the very text."""
+    """Describes the arguments of the function; for a postprocess function, with the text itself."""
     for file, frame in _seqio_frames(error):
         if file == "metrics.py" and frame.f_code.co_name in _POSTPROCESSING:
             options = frame.f_locals.get("postprocess_kwargs", {})
@@ -150,7 +150,7 @@ def _given(error: Exception, given: str) -> str:
 
 
 def _signature(task: seqio.Task) -> tuple[str, Location | None]:
-    """Describes the metric function that SeqIO cannot tell how to call, and where it is defined."""
+    """Describes the metric function that SeqIO does not know how to call, and the place where it is defined."""
     for function in metric_functions(task):
         parameters = inspect.signature(function).parameters.items()
         names = tuple(n for n, p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD)
@@ -181,7 +181,7 @@ def _function_with(metric: str, task: seqio.Task) -> Callable[..., Any] | None:
 
 
 def _unwritable(error: Exception) -> tuple[str, str]:
-    """Returns the metric that a logger could not write, empty if it is not known, and what is wrong with it."""
+    """Returns the metric that a logger could not write (empty if unknown), and what is wrong with it."""
     logger: str = "a logger"
     metrics: Mapping[str, Any] = {}
     for file, frame in _seqio_frames(error):

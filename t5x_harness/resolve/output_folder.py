@@ -1,4 +1,4 @@
-"""The folder that a job is going to write into: what is in it already decides what T5X does."""
+"""The folder that a job is going to write into; T5X acts on what the folder already contains."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class JobOutputFolder:
 
     @property
     def local(self) -> Path | None:
-        """Where it is read: the folder itself, or its copy in a bucket that the user gave; None for other buckets."""
+        """The local folder to read: the folder itself, or its copy in a bucket that the user gave; None for others."""
         return Path(self.path) if not is_remote(self.path) else local_copy(self.path)
 
     def names(self) -> list[str]:
-        """Returns the names in it, sorted; empty if it does not exist or is not read here."""
+        """Returns the sorted names in the folder; empty if it does not exist or cannot be read here."""
         local = self.local
         return sorted(os.listdir(local)) if local is not None and local.is_dir() else []
 
 
 def local_copy(path: str) -> Path | None:
-    """Returns where a path in a bucket is on disk if the user gave the bucket, else None."""
+    """Returns the path on disk for a path in a bucket if the user gave the bucket, else None."""
     here = store()
     return here.local(path) if here is not None and here.is_declared(path) else None
 
@@ -60,7 +60,7 @@ def model_dir(config: GinConfig) -> JobOutputFolder | None:
 
 
 def inference_output(config: GinConfig, task: str) -> tuple[str, str]:
-    """Returns the names of the files that the config's shard writes for a task: when it is done, and before."""
+    """Returns the names of the files that the config's shard writes for a task: the finished and the temporary one."""
 
     def value(parameter: str) -> object:
         return config.value(config.owner_of(parameter))
@@ -74,7 +74,7 @@ def inference_output(config: GinConfig, task: str) -> tuple[str, str]:
 
 
 def unseen(config: GinConfig) -> list[str]:
-    """Returns what is not known about a folder in a bucket; empty for other folders and if old files do not matter."""
+    """Returns the unknowns about a folder in a bucket; empty for other folders and if old files do not matter."""
     folder = output_folder(config)
     if folder is None or folder.local is not None or config.mode is Mode.EVAL:
         return []

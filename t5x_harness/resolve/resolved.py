@@ -34,12 +34,12 @@ class Resolved:
     Attributes:
       config: the parsed config.
       model: T5X's model.
-      standins: what was generated of the data.
+      standins: the generated replacements for data.
       registrations: the lines that registered the tasks.
-      roles: its datasets.
+      roles: the datasets that the run reads.
       tasks: the tasks of each role, by the role's parameter.
-      samples: what was read, by the role's parameter and the task's name.
-      ends: how far sources were read to find their ends, by the task's name and the split.
+      samples: the examples that were read, by the role's parameter and the task's name.
+      ends: the results of reading sources to find their ends, by the task's name and the split.
     """
 
     config: GinConfig
@@ -52,15 +52,15 @@ class Resolved:
     ends: dict[tuple[str, str], SourceEnd] = dataclasses.field(default_factory=dict)
 
     def is_vocabulary_guessed(self, vocabulary: seqio.Vocabulary) -> bool:
-        """Tells whether a vocabulary is generated and even its size is guessed, from the file's name or the model."""
+        """Tells whether a vocabulary is generated and even its size is guessed from the file's name or the model."""
         generated = self.standins.is_vocabulary_generated(vocabulary)
         return generated and not is_published(vocabulary_file(vocabulary) or "")
 
     def source_size(self, role: DataRole, task: seqio.Task) -> int | None:
-        """Returns how many examples a task's source has in a role's split, before preprocessing.
+        """Returns the number of examples that a task's source has in a role's split, before preprocessing.
 
-        What the source itself says comes first. If it says nothing, the size is known if the split is so small that
-        every example was read and kept: how much of a larger one is read depends on the machine's speed. Returns None
+        The source's own figure comes first. Without one, the size is known only if the split is so small that
+        every example was read and kept: how much of a larger split is read depends on the machine's speed. Returns None
         otherwise, and for a generated source.
         """
         if self.standins.source_of(task):
@@ -76,20 +76,20 @@ class Resolved:
                 yield role, task
 
     def sampled(self) -> Iterator[tuple[DataRole, Sample]]:
-        """Yields every sample with the role that it was read for."""
+        """Yields every sample with the role for which it was read."""
         for role, task in self.reads():
             if sample := self.samples.get((role.parameter, task.name)):
                 yield role, sample
 
     def is_read_to_the_end(self, role: DataRole, task: seqio.Task) -> bool:
-        """Tells whether the run goes through all examples of a task, to evaluate its predictions or to infer."""
+        """Tells whether the run reads all examples of a task, to evaluate its predictions or to infer."""
         if self.config.mode is Mode.INFER:
             return True
         limit = self.config.value(self.config.owner(self.config.find("num_examples", "Evaluator")))
         return self.is_evaluated(role, task) and not limit
 
     def is_evaluated(self, role: DataRole, task: seqio.Task) -> bool:
-        """Tells whether SeqIO's evaluator reads a task; it leaves out tasks without metrics."""
+        """Tells whether SeqIO's evaluator reads a task; it skips tasks without metrics."""
         return self.has_evaluator(role) and bool(metric_functions(task) or metric_objects(task))
 
     def has_evaluator(self, role: DataRole) -> bool:
@@ -98,21 +98,21 @@ class Resolved:
 
     @property
     def verifies_vocabularies(self) -> bool:
-        """Whether T5X checks that the tasks' vocabularies are the model's; a config can turn that off."""
+        """Whether T5X checks that tasks and model have the same vocabularies; a config can turn the check off."""
         bound = self.config.entry_bindings()
         left_out = "verify_matching_vocabs_fn" in bound and bound["verify_matching_vocabs_fn"] is None
         return not left_out or self.config.mode is Mode.EVAL
 
     @property
     def embedding_rows(self) -> tuple[int | None, BindingKey | None]:
-        """How many rows the model's token embedding has, and the binding that sets them, each None if unknown."""
+        """The number of rows of the model's token embedding, and the binding that sets it; each is None if unknown."""
         key = self.config.owner(self.config.find("vocab_size") or self.config.find("num_embeddings"))
         rows = getattr(getattr(getattr(self.model, "module", None), "config", None), "vocab_size", None)
         rows = self.config.value(key) if rows is None else rows
         return (rows if isinstance(rows, int) else None), key
 
     def lengths_of(self, role: DataRole, tasks: Sequence[seqio.Task]) -> dict[str, int]:
-        """Returns the feature lengths that a dataset is given, or the lengths of the longest sampled examples."""
+        """Returns the feature lengths that a dataset is given, or else the lengths of the longest sampled examples."""
         if role.dataset.task_feature_lengths is not None:
             return dict(role.dataset.task_feature_lengths)
         found: dict[str, int] = {}
@@ -140,7 +140,7 @@ class Resolved:
             if split in task.splits:
                 try:
                     rates[task.name] = float(mixture.get_rate(task))
-                except Exception as error:  # a rate may be any function of the user's
+                except Exception as error:  # a rate may be any function that the user wrote
                     rates[task.name] = error
         return rates
 
@@ -150,7 +150,7 @@ def bound_integers(config: GinConfig, names: frozenset[str]) -> Iterator[tuple[B
 
     Args:
       config: the parsed config.
-      names: the names in lower case.
+      names: the names, in lower case.
     """
     seen = set()
     for key in config:

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 
 def finds(mistake: Mistake) -> Callable[[Check[Resolved]], Rule[Resolved]]:
-    """Makes a rule of a function that finds a mistake in the objects behind the bindings, or in the data."""
+    """Turns a function into a rule; it finds a mistake in the objects behind the bindings, or in the data."""
     return functools.partial(rule_of, mistake, Stage.RESOLVE)

@@ -1,7 +1,7 @@
-"""A bounded sample of one task and split: a few examples as the run would read them, and whether their source ends.
+"""Takes a bounded sample of a task and split: a few examples as the run would read them, and whether the source ends.
 
 A user's source may be infinite, may wait for a server, or may compute for minutes before its first example.  So it is
-read in a thread of its own; when time is up, the items that came so far count, and the thread is left behind.
+read in its own thread; when time is up, the items that came so far count, and the thread is left behind.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from t5x_harness.resolve.datasets import DataRole, source_dataset
 from t5x_harness.upstream.seqio import replace_source
 
 EXAMPLES = 64
-"""How many examples of each task and split are kept and judged."""
+"""The number of examples of each task and split that are kept and judged."""
 
 SOURCE_EXAMPLES = 10_000
-"""How many examples are taken from a source at most, however many of them the preprocessors drop."""
+"""The largest number of examples to take from a source, no matter how many of them the preprocessors drop."""
 
 EXAMPLES_TO_THE_END = 10_000
-"""How many examples of a source are read to find its end."""
+"""The largest number of examples of a source to read in search of its end."""
 
 SECONDS = 20.0
-"""How long one split may take; what was read by then counts."""
+"""Seconds that one split may take; the examples that were read by then count."""
 
 _THREADS = 4
 
@@ -41,11 +41,11 @@ _Item = TypeVar("_Item")
 
 @dataclasses.dataclass(frozen=True)
 class Reading(Generic[_Item]):
-    """The outcome of reading.
+    """The outcome of reading items within limits.
 
     Attributes:
       kept: the first items.
-      count: how many items came, including those that were not kept.
+      count: the number of items that came, including those that were not kept.
       ended: whether there were no more.
       late: whether time ran out before enough had come.
     """
@@ -59,18 +59,18 @@ class Reading(Generic[_Item]):
 def read_within(
     items: Callable[[], Iterable[_Item]], *, keep: int, count: int, seconds: float, further: int = 0, spare: float = 0.0
 ) -> Reading[_Item]:
-    """Reads until enough items came, there are no more, or time is up.
+    """Reads until enough items have come, none are left, or time is up.
 
     Args:
-      items: called in the thread that reads, as making the iterable may also take long.
-      keep: how many of the first items to keep.
-      count: how many items to count; the items to keep are read in any case.
-      seconds: how long to wait for them.
-      further: how many items to count if they come soon; none by default.
+      items: makes the iterable; called in the reading thread, because this may also take long.
+      keep: the number of items to keep, the first ones.
+      count: the number of items to count; the items to keep are read in any case.
+      seconds: the time to wait for them.
+      further: the number of items to count if they come soon; none by default.
       spare: how long that may take, from the beginning.
 
     Raises:
-      Exception: whatever ``items`` and the iteration raise in time.
+      Exception: ``items`` or the iteration raises it in time.
     """
     enough = max(keep, count)
     most = max(enough, further)
@@ -91,12 +91,12 @@ def read_within(
                 if came >= enough:
                     has_enough.set()
             ended = True
-        except BaseException as error:  # it is raised again in the thread that asked for the items
+        except BaseException as error:  # raised again in the thread that asked for the items
             raised.append(error)
         finally:
             has_enough.set()
 
-    # As a daemon: a source that never ends must not keep the process alive.
+    # A daemon, because a source that never ends must not keep the process alive.
     reader = threading.Thread(target=read, name="t5x-harness-reader", daemon=True)
     until = time.monotonic() + spare
     reader.start()
@@ -106,7 +106,7 @@ def read_within(
     left.set()
     if raised:
         raise raised[0]
-    first = tuple(kept)  # what comes later changes nothing
+    first = tuple(kept)  # items that come later change nothing
     return Reading(first, max(came, len(first)), ended, late)
 
 
@@ -117,13 +117,13 @@ class Sample:
     Attributes:
       task: the task.
       split: the split.
-      examples: what was kept, at most :data:`EXAMPLES`; features as arrays, texts as bytes.
+      examples: the kept examples, at most :data:`EXAMPLES`; features as arrays, texts as bytes.
       whole: whether features have their full lengths; otherwise the task cuts them itself.
-      count: how many examples came, including those that were not kept.
-      ended: whether the split has no more than that.
+      count: the number of examples that came, including those that were not kept.
+      ended: whether the split has no more examples.
       late: whether time ran out before enough had come.
       endless: True if TensorFlow knows that the split has no end, False if its end is known or was seen, else None.
-      source_size: how many examples the source has before preprocessing, if all of them were read.
+      source_size: the number of the source's examples before preprocessing, if all of them were read; otherwise None.
     """
 
     task: seqio.Task
@@ -138,11 +138,11 @@ class Sample:
 
     @property
     def is_all(self) -> bool:
-        """Whether the split has no other examples than those that were kept."""
+        """Whether the split has no examples other than those that were kept."""
         return self.ended and self.count == len(self.examples)
 
     def values(self, feature: str) -> list[Any]:
-        """Returns a feature of the examples that have it, as arrays, or as bytes for a text."""
+        """Returns a feature's values in the examples that have it: arrays, or bytes for a text."""
         return [e[feature] for e in self.examples if feature in e]
 
     def lengths(self, feature: str) -> list[int]:
@@ -163,15 +163,15 @@ class Sample:
         return sum(n > length for n in lengths) / len(lengths) if lengths else 0.0
 
     def padding(self, feature: str, length: int) -> float:
-        """Returns the share of padding if each example has a row of its own, of this length."""
+        """Returns the share of padding if each example has its own row of this length."""
         lengths = self.lengths(feature)
         return 1 - sum(min(n, length) for n in lengths) / (length * len(lengths)) if lengths and length else 0.0
 
 
 class _SplitReader:
-    """Reads a split, made from a bounded part of its source, and notes what TensorFlow knows of the sizes of both.
+    """Reads a split from a bounded part of its source, and notes what TensorFlow knows about the sizes of both.
 
-    The task itself stays as it is: a reading may be left behind while the run goes on to use the task.
+    The task itself is not changed: a reading may be left behind while the run continues to use the task.
     """
 
     def __init__(self, task: seqio.Task, role: DataRole, use_cached: bool, most: int) -> None:
@@ -180,13 +180,13 @@ class _SplitReader:
 
     @property
     def endless(self) -> bool | None:
-        """Whether the split has no end; None if that is not known."""
+        """Whether the split has no end; None if unknown."""
         if tf.data.INFINITE_CARDINALITY in (self.source_size, self._size):
             return True
         return None if self._size == tf.data.UNKNOWN_CARDINALITY else False
 
     def examples(self, lengths: Mapping[str, Any] | None) -> Iterable[Mapping[str, Any]]:
-        """Returns the examples, with features of these lengths."""
+        """Returns the examples, with the features cut to these lengths."""
         task = self._task if self._use_cached else copy.copy(self._task)
         if not self._use_cached:
             source = copy.copy(task.source)
@@ -198,7 +198,7 @@ class _SplitReader:
         return _iterate(dataset)
 
     def _first_of_source(self, *args: Any, **kwargs: Any) -> tf.data.Dataset:
-        """Returns the first examples of the source only, as preprocessors may drop all they get."""
+        """Returns only the first examples of the source, because preprocessors may drop everything that they get."""
         dataset = self._task.source.get_dataset(*args, **kwargs)
         self.source_size = int(dataset.cardinality())
         return dataset.take(self._most)
@@ -214,19 +214,19 @@ def sample_of(
     further: int = 0,
     spare: float = 0.0,
 ) -> Sample:
-    """Reads examples of a task as the run would, but uncut if the task allows it, and keeps the first ones.
+    """Reads examples of a task as the run would, but untruncated if the task allows it, and keeps the first ones.
 
     Args:
       role: the dataset that the task is part of.
       task: the task.
       use_cached: whether to read the task's cache instead of its source.
-      count: how many examples to count at least, if there are so many; :data:`EXAMPLES` of them are kept.
+      count: the least number of examples to count, if the split has so many; :data:`EXAMPLES` of them are kept.
       seconds: how long that may take.
-      further: how many examples to read if there is time, as any of them may make a preprocessor raise.
+      further: the number of examples to read if there is time, because any of them may make a preprocessor raise.
       spare: how long that may take, from the beginning.
 
     Raises:
-      Exception: whatever the task's source and preprocessors raise.
+      Exception: the task's source or a preprocessor raises it.
     """
     dataset = role.dataset
     most = max(SOURCE_EXAMPLES, further)
@@ -239,11 +239,11 @@ def sample_of(
     reading: Reading[Mapping[str, Any]] | None = None
     try:
         reading = within(None)
-    except Exception:  # any preprocessor may need the lengths, and each says so in a way of its own
+    except Exception:  # any preprocessor may need the lengths, and each fails in its own way without them
         if dataset.task_feature_lengths is None:
             raise
     whole = reading is not None
-    if reading is None:  # not in the except clause, whose exception would become the context of the next one
+    if reading is None:  # not inside the except clause, whose exception would become the context of the next one
         reading = within(dict(dataset.task_feature_lengths))
     ended, source_size = reading.ended, None
     if ended and not use_cached:
@@ -271,12 +271,12 @@ def _count(task: seqio.Task, role: DataRole, seconds: float, most: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class SourceEnd:
-    """How far a source was read to find its end, and what was seen.
+    """The result of reading a source to find its end.
 
     Attributes:
-      read: how many examples were read.
+      read: the number of examples that were read.
       ended: whether there were no more.
-      period: after how many examples the same ones come again, if they go round and round.
+      period: the number of examples after which the same ones repeat; None if they do not repeat.
     """
 
     read: int
@@ -285,14 +285,14 @@ class SourceEnd:
 
     @property
     def rounds(self) -> int:
-        """How often all examples were seen."""
+        """The number of times that all examples were seen."""
         return self.read // self.period if self.period else 1
 
 
 def find_end(task: seqio.Task, role: DataRole, seconds: float) -> SourceEnd:
     """Reads a task's source until it ends, within bounds.
 
-    What is evaluated or inferred from is read to the last example and kept in memory, so it has to end.
+    Evaluation and inference read a source to its last example and keep it in memory, so it has to end.
 
     Args:
       task: its own source is read, without preprocessing.
@@ -300,7 +300,7 @@ def find_end(task: seqio.Task, role: DataRole, seconds: float) -> SourceEnd:
       seconds: how long it may take.
 
     Raises:
-      Exception: whatever the source raises.
+      Exception: the source raises it.
     """
 
     def marks() -> Iterable[Hashable]:
@@ -311,14 +311,14 @@ def find_end(task: seqio.Task, role: DataRole, seconds: float) -> SourceEnd:
 
 
 def _mark(example: object) -> int:
-    """Returns a number that equal examples have in common."""
+    """Returns a number that is the same for equal examples."""
     leaves = (np.asarray(leaf) for leaf in tf.nest.flatten(example, expand_composites=True))
     return hash(tuple((leaf.shape, leaf.tobytes() if leaf.dtype != object else tuple(leaf.flat)) for leaf in leaves))
 
 
 def period_of(items: Sequence[Hashable]) -> int | None:
     """Returns the number of items after which a sequence repeats itself to its end, or None if it does not."""
-    # The longest beginning of the sequence that is also its end, for each of its beginnings (Knuth, Morris, Pratt).
+    # For each prefix, the length of its longest proper prefix that is also its suffix (Knuth, Morris, Pratt).
     borders = [0] * len(items)
     for i in range(1, len(items)):
         length = borders[i - 1]
@@ -332,7 +332,7 @@ def period_of(items: Sequence[Hashable]) -> int | None:
 
 
 def packed_rows(examples: Sequence[Mapping[str, Any]], lengths: Mapping[str, int]) -> int:
-    """Counts the rows that examples take if they are packed as SeqIO does: in order, until one feature is full.
+    """Counts the rows that examples take if they are packed as SeqIO packs them: in order, until one feature is full.
 
     Args:
       examples: their features as arrays.

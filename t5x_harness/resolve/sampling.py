@@ -1,4 +1,4 @@
-"""Samples the data of a run: every split of every task, each once, within bounds; and finds examples that fail."""
+"""Samples the data of a run, every split of every task once and within bounds, and finds examples that fail."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ from t5x_harness.standins.sources import cache_of, declared_size, files_of, is_g
 from t5x_harness.upstream.seqio import preprocess
 
 _SECONDS = 5.0
-"""How long each of the preprocessors may take; only a run that has failed already waits for it."""
+"""Seconds that each preprocessor may take; only a run that has already failed waits for them."""
 _LONGEST = 60
 _SECONDS_IN_ALL = 60.0
-"""How long all reading may take, except that each task is always given a second."""
+"""Seconds that all reading may take, except that each task always gets one second."""
 
 _REMOTE = re.compile(r"\b(?:gs|s3|https?)://[^\s;,'\"]+")
 _MOST_COUNTED = 1024
-"""How many examples of the training data are counted at most, to see whether they fill one batch."""
+"""The largest number of training examples to count, to see whether they fill one batch."""
 
 READ = 10_000
-"""How many examples of each split are read if there is time; any of them may make a preprocessor raise."""
+"""The number of examples of each split to read if there is time; any of them may make a preprocessor raise."""
 
 _NO_END = 2**62
 _SPLITS_IN_FULL = 6
-"""How many splits may take all of their time; the splits after them get what is left."""
+"""The number of splits that may take all of their time; later splits share the time that is left."""
 
 
 def example_at_fault(task: seqio.Task, role: DataRole) -> tuple[str, Location | None, str] | None:
-    """Applies more and more of a task's preprocessors, in order, until one raises while examples are read.
+    """Applies one more of a task's preprocessors at a time, in order, until one raises while examples are read.
 
     Args:
-      task: its own source is read, from the beginning and without shuffling.
-      role: the dataset that it is part of.
+      task: the task, whose source is read from the beginning and without shuffling.
+      role: the dataset that the task is part of.
 
     Returns:
-      What to say of the example, where the preprocessor is defined if the user wrote it, and the fix; None if nothing
-      is raised again in a bounded time, or something is raised before there is any example.
+      A message about the example, the place of the preprocessor if the user wrote it, and the fix; None if nothing
+      is raised again in a bounded time, or something is raised before the first example.
     """
     steps = _steps(task)
     all_read = True
@@ -64,7 +64,7 @@ def example_at_fault(task: seqio.Task, role: DataRole) -> tuple[str, Location | 
     shown = _shown_if_it_raises_alone(task, role, steps[:number], reading.count)
     if shown is None and not all_read:
         return None  # an earlier preprocessor may raise for an example that there was no time for
-    # If time was short, an earlier preprocessor than the last one may already raise for this example.
+    # If time was short, a preprocessor before the last one may already raise for this example.
     while shown is not None and number > 1:
         if _shown_if_it_raises_alone(task, role, steps[: number - 1], reading.count) is None:
             break
@@ -84,12 +84,12 @@ def example_at_fault(task: seqio.Task, role: DataRole) -> tuple[str, Location | 
 
 
 def is_empty(task: seqio.Task, role: DataRole) -> bool:
-    """Tells whether a task's source has no example at all, so that its preprocessors are not at fault if they raise."""
+    """Tells whether a task's source has no examples at all, so its preprocessors are not at fault if they raise."""
     try:
         reading = read_within(
             lambda: source_dataset(task, role.dataset).as_numpy_iterator(), keep=1, count=1, seconds=1.0
         )
-    except Exception:  # the source itself raises, which is another matter
+    except Exception:  # if the source itself raises, that is a different mistake
         return False
     return reading.ended and not reading.count
 
@@ -104,11 +104,11 @@ def _preprocessed(task: seqio.Task, role: DataRole, dataset: tf.data.Dataset, st
 
 
 def _read(task: seqio.Task, role: DataRole, steps: Sequence[Any]) -> tuple[Reading[Any], Exception | None]:
-    """Reads through some preprocessors until one raises; returns what came before, and the exception or None."""
+    """Reads through some preprocessors until one raises; returns the reading up to there, and the exception or None."""
     raised: list[Exception] = []
 
     def examples() -> Iterator[Any]:
-        # What is raised while the graph is made belongs to no example, and goes to the caller.
+        # An exception while the graph is built belongs to no example, and goes to the caller.
         iterator = _preprocessed(task, role, source_dataset(task, role.dataset), steps).as_numpy_iterator()
         try:
             yield from iterator
@@ -120,11 +120,11 @@ def _read(task: seqio.Task, role: DataRole, steps: Sequence[Any]) -> tuple[Readi
 
 
 def _shown_if_it_raises_alone(task: seqio.Task, role: DataRole, steps: Sequence[Any], index: int) -> str | None:
-    """Preprocesses one example of the source without the others; returns its features in words if that raises."""
+    """Preprocesses a single example of the source alone; returns its features in words if this raises."""
     one = source_dataset(task, role.dataset).skip(index).take(1)
     try:
         list(_preprocessed(task, role, one, steps).as_numpy_iterator())
-    except Exception:  # the same exception again, whatever it is
+    except Exception:  # the same exception again, of any type
         return _shown(next(iter(one.as_numpy_iterator()), None))
     return None
 
@@ -144,9 +144,9 @@ def sample_data(run: Resolved, report: StageReport, read_seconds: float) -> None
     """Samples the tasks of a run, and looks for the end of each source that is read to its end.
 
     Args:
-      run: gets the samples and the ends.
-      report: gets what the tasks raise, and what was not read.
-      read_seconds: how long to read on in each split, to find examples that cannot be preprocessed.
+      run: receives the samples and the ends.
+      report: receives findings for exceptions of the tasks, and notes on data that was not read.
+      read_seconds: the time to read further in each split, to find examples that cannot be preprocessed.
     """
     sampler = _Sampler(run, report, read_seconds)
     for role, task in run.reads():
@@ -156,7 +156,7 @@ def sample_data(run: Resolved, report: StageReport, read_seconds: float) -> None
 
 
 class _Sampler:
-    """Samples one task after another; what was read for one dataset serves the others."""
+    """Samples one task after another; examples that were read for one dataset also serve others."""
 
     def __init__(self, run: Resolved, report: StageReport, read_seconds: float) -> None:
         self._run = run
@@ -166,7 +166,7 @@ class _Sampler:
         self._failed: set[tuple[str, str]] = set()
 
     def sample(self, role: DataRole, task: seqio.Task) -> None:
-        """Samples a task for a dataset; what its source or preprocessors raise becomes a finding."""
+        """Samples a task for a dataset; an exception of its source or preprocessors becomes a finding."""
         where = (task.name, role.dataset.split)
         if where in self._failed or not self._is_readable(role, task):
             return
@@ -181,7 +181,7 @@ class _Sampler:
         self._run.samples[role.parameter, task.name] = sample
 
     def _is_readable(self, role: DataRole, task: seqio.Task) -> bool:
-        """Tells whether there is anything to read; rules report a cache, data or lengths that are missing."""
+        """Tells whether the task can be read; rules report a missing cache, missing data or missing lengths."""
         split = role.dataset.split
         uncached = self._run.standins.is_uncached(task)
         if task.requires_caching and not uncached and not (role.dataset.use_cached and cache_of(task)):
@@ -210,7 +210,7 @@ class _Sampler:
             same = name == task.name and other.split == split and other.whole
             if same and use_cached[parameter] is bool(role.dataset.use_cached):
                 return other
-        batch = role.dataset.batch_size  # plan reports one that is not a number (GIN08)
+        batch = role.dataset.batch_size  # plan reports a batch size that is not a number (GIN08)
         count = min(batch, _MOST_COUNTED) if role.name == "train" and isinstance(batch, int) else 0
         seconds = self._seconds()
         sample = sample_of(
@@ -244,13 +244,13 @@ class _Sampler:
     def _explain(self, error: Exception, task: seqio.Task, role: DataRole) -> None:
         log_traceback(error)
         remote = _REMOTE.search(str(error)) if isinstance(error, tf.errors.OpError) else None
-        if remote:  # a vocabulary, most often
+        if remote:  # most often a vocabulary
             self._doubt(f"the examples of {task.name} {role.dataset.split}: {remote.group()} cannot be read here")
         else:
             self._report.add([self._finding(error, task, role)])
 
     def _finding(self, error: Exception, task: seqio.Task, role: DataRole) -> Finding:
-        """Builds the finding for what a task raised, about one of its examples if that is at fault."""
+        """Builds the finding for an exception of a task, about one of its examples if the example is at fault."""
         place, where = self._run.registrations.place(task.name), f"task {task.name} {role.dataset.split}"
 
         def own(code: str, message: str, location: Location | None, fix: str) -> Finding:
@@ -269,7 +269,7 @@ class _Sampler:
             left = ", ".join(sorted(made.element_spec)) or "nothing"
             finding = dataclasses.replace(finding, message=f"{finding.message}; they leave: {left}")
         if finding.code in ("RUN01", "USR01"):
-            with contextlib.suppress(Exception):  # raised before there was an example: the first one says all there is
+            with contextlib.suppress(Exception):  # if there is no example yet, the first exception says everything
                 if at_fault := example_at_fault(task, role):
                     message, location, fix = at_fault
                     return own("USR01", message, location or place, fix)

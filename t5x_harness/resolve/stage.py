@@ -26,16 +26,16 @@ from t5x_harness.standins.sources import cache_of, files_of, out_of_reach, patte
 from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file, weights_of
 
 _OF_NAMES = ("SEQ04", "SEQ31", "SEQ32", "SEQ34")
-"""Rules that need only a task's name and source, and so judge even data that cannot be read here."""
+"""Rules that need only a task's name and source, and so apply even to data that cannot be read here."""
 
 
 def describe(run: Resolved, slice_: Slice, report: StageReport) -> None:
-    """Adds the facts, and what could not be judged.
+    """Adds the facts, and notes on what could not be judged.
 
     Args:
-      run: the resolved run, its data sampled.
+      run: the resolved run, with its data sampled.
       slice_: the slice whose hosts are going to read the data.
-      report: gets the facts.
+      report: receives the facts.
     """
     for role in run.roles:
         lengths = role.dataset.task_feature_lengths
@@ -105,7 +105,7 @@ def _features(run: Resolved, report: StageReport) -> None:
 
 
 def _lengths(role: DataRole, sample: Sample, feature: str) -> tuple[object, ...]:
-    """Returns a feature's length, its median and longest values, the shares cut and padded, and how many were read."""
+    """Returns a feature's length, median and longest values, truncated and padded shares, and the number read."""
     given, seen = (role.dataset.task_feature_lengths or {}).get(feature), len(sample.lengths(feature))
     if not seen:
         return given or "-", "-", "-", "-", "-", seen
@@ -117,7 +117,7 @@ def _lengths(role: DataRole, sample: Sample, feature: str) -> tuple[object, ...]
 
 
 def _packing(run: Resolved, report: StageReport) -> None:
-    """Adds how many examples share a row, for data that is packed and whose examples were read whole."""
+    """Adds the number of examples that share a row, for packed data whose examples were read untruncated."""
     rows = []
     for role, sample in run.sampled():
         lengths = {k: n for k, n in (role.dataset.task_feature_lengths or {}).items() if isinstance(n, int)}
@@ -166,7 +166,7 @@ def _rates(run: Resolved, report: StageReport) -> None:
         total = sum(rates.values())
         rows = [(task, f"{rate:g}", f"{rate / total:.1%}" if total > 0 else "-") for task, rate in rates.items()]
         table = columns(rows, ("task", "rate", "share"))
-        weights = weights_of(mixture)  # a function is usually one of the task's size, which may be generated here
+        weights = weights_of(mixture)  # a function usually depends on the task's size, which may be generated
         sized = [t.name for t in mixture.tasks if callable(weights.get(t.name)) and run.standins.has_generated_size(t)]
         if sized:
             doubt = f"the rates of {mixture.name}: how many examples {', '.join(sized)} has is not known here"
@@ -184,8 +184,8 @@ def _metrics(run: Resolved, report: StageReport) -> None:
 
 
 def _names(task: seqio.Task) -> str:
-    """Returns the names of a task's metrics as its module gives them."""
-    functions = [getattr(f, "func", f) for f in metric_functions(task)]  # func: of a partial
+    """Returns the names of a task's metrics as its module defines them."""
+    functions = [getattr(f, "func", f) for f in metric_functions(task)]  # a partial has func
     named = [getattr(f, "__name__", type(f).__name__) for f in functions]
     return ", ".join([*named, *(type(m).__name__ for m in metric_objects(task))])
 
@@ -198,15 +198,15 @@ def resolve(
     report: StageReport,
     read_seconds: float = READ_SECONDS,
 ) -> Resolved:
-    """Builds what the config names and samples its data.
+    """Builds the objects that the config names, and samples its data.
 
     Args:
       config: the parsed config, at full size.
       slice_: the slice whose hosts are going to read the data.
-      registrations: where the tasks were registered.
-      standins: what takes the place of data that is not here.
-      report: gets facts, findings and what could not be judged.
-      read_seconds: how long to read each split.
+      registrations: the lines that registered the tasks.
+      standins: the replacements for data that is not available here.
+      report: receives facts, findings and notes on what could not be judged.
+      read_seconds: the time to read each split.
 
     Raises:
       Exception: the model or a dataset's configuration cannot be built.
@@ -225,7 +225,7 @@ def resolve(
             run.tasks[role.parameter] = tasks_of(role)
         except ValueError as error:
             known = reword([str(error)])
-            if known is None or known.code != "SEQ04":  # the rule of that code reports it
+            if known is None or known.code != "SEQ04":  # the rule SEQ04 reports this
                 raise
         standins.take_places(role.dataset, run.tasks.get(role.parameter, ()))
         key = role.key(config, "mixture_or_task_name")
@@ -250,7 +250,7 @@ def _import(role: DataRole, config: GinConfig, report: StageReport) -> bool:
         return True
     try:
         utils.import_module(role.dataset.module)
-    except Exception as error:  # whatever the user's module raises
+    except Exception as error:  # the user's module may raise anything
         log_traceback(error)
         finding = explain(error, report.stage, config)
         key = role.key(config, "module")
@@ -262,7 +262,7 @@ def _import(role: DataRole, config: GinConfig, report: StageReport) -> bool:
                 fix=f"write `import {role.dataset.module}` in the gin file, and "
                 f"{config.owner(key).short if key else 'MIXTURE_OR_TASK_MODULE'} = None",
             )
-        if finding.code == "GIN22" or finding.location is None:  # the fix is where the module is named
+        if finding.code == "GIN22" or finding.location is None:  # the fix belongs on the line that names the module
             finding = dataclasses.replace(finding, location=config.location(key), binding=key.short if key else None)
         report.end(finding)
         return False
@@ -270,10 +270,10 @@ def _import(role: DataRole, config: GinConfig, report: StageReport) -> bool:
 
 
 def _say_why_not(run: Resolved, report: StageReport) -> None:
-    """Reports tasks whose splits are not known, unless a rule has.
+    """Reports tasks whose splits are not known, unless a rule has already done so.
 
     Raises:
-      Exception: what the task's source raises when it is asked for them.
+      Exception: the task's source raises it when asked for its splits.
     """
     for role, task in run.reads():
         if not splits_of(task) and not report.failed:
@@ -291,7 +291,7 @@ def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> N
 
 
 def _complete(config: GinConfig, report: StageReport) -> bool:
-    """Tells whether every required value is bound; all that are missing are reported together."""
+    """Tells whether every required value is bound; all missing ones are reported together."""
     for key in config.missing():
         (at, name), fix = config.place(key), f"bind {key.short} in the file or with the run"
         report.find("GIN03", f"{name} is required and has no value", location=at, fix=fix, binding=name)

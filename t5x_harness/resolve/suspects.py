@@ -1,4 +1,4 @@
-"""Which of a config's bindings an exception is about: its text or the failing lines show their values or names."""
+"""Finds the bindings that an exception is about: its text or the failing lines show their values or names."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from t5x_harness.spec import Location
 from t5x_harness.upstream.gin import ConfigurableCall, calls_in
 
 MOST = 3
-"""How many bindings a message names at most."""
+"""The largest number of bindings that a message names."""
 
 _CONVINCING = 6
-"""From this weight on, a binding is reported as the place of the mistake, and not only as one that may be."""
+"""The least weight at which a binding is reported as the place of the mistake, not only as a possible one."""
 
 _LEAST = 4
-"""From this weight on, a binding is named at all."""
+"""The least weight at which a binding is named at all."""
 
 _PLACE = 5
-"""From this weight on, a binding's line may be the finding's; a short number may be in a text by chance."""
+"""The least weight at which a finding may point to a binding's line; a short number may be in a text by chance."""
 
 _NEAR = 3
-"""How much lighter than a convincing binding the others may be that are named with it."""
+"""The largest difference in weight between a convincing binding and the others that are named with it."""
 
 _DEPTH = 12
-"""How many of the innermost frames are searched for names of parameters."""
+"""The number of innermost frames that are searched for names of parameters."""
 
 _COMMON = frozenset({"self", "name", "value", "key", "path", "mode", "dtype", "config", "model", "args", "kwargs"})
-"""Parameters whose names are on too many lines to mean anything there."""
+"""Parameter names that are on too many lines to be evidence."""
 
 _DTYPES = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "int32", "int64"})
 
@@ -59,8 +59,8 @@ class Suspect:
     """A binding that an exception may be about.
 
     Attributes:
-      key: the binding that holds the value, macros followed.
-      shown: the binding as the file has it, ``BATCH_SIZE = 12``, and where.
+      key: the binding that holds the value, after following macros.
+      shown: the binding as it is in the file, ``BATCH_SIZE = 12``, and its place.
       location: its line; None for a binding given with the run.
       weight: how strong the evidence is.
     """
@@ -72,12 +72,12 @@ class Suspect:
 
     @property
     def may_be_the_place(self) -> bool:
-        """Whether there is more evidence than a number."""
+        """Whether the evidence is more than a number."""
         return self.weight >= _PLACE
 
     @property
     def is_convincing(self) -> bool:
-        """Whether it is the likely place of the mistake."""
+        """Whether the binding is the likely place of the mistake."""
         return self.weight >= _CONVINCING
 
 
@@ -98,7 +98,7 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
         owner = config.owner(key)
         value = config.value(owner)
         if isinstance(value, str) and value != config.written(owner):
-            value = object()  # equal to nothing: the harness put its own path in place of the user's
+            value = object()  # equal to nothing, because the harness replaced the user's path with its own
         weight = evidence.weight(key, value, config)
         if weight and config.is_of_user(owner):
             weight += 1
@@ -117,13 +117,13 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
 
 
 def misfits(config: GinConfig) -> dict[BindingKey, str]:
-    """Returns the parameters whose bound value is not of their type, and that type as text."""
+    """Returns the parameters whose bound value is not of their declared type, with this type as text."""
     found = {key: misfit(config, key) for key in config if not key.is_macro}
     return {key: hint for key, hint in found.items() if hint is not None}
 
 
 def refused_value(error: BaseException, config: GinConfig) -> BindingKey | None:
-    """Returns the binding whose text an operation refused, such as an invalid pattern; None if it refused none."""
+    """Returns the binding whose text an operation refused, such as an invalid pattern; None if there is none."""
     if not isinstance(root_cause(error), (ValueError, re.error)):
         return None
     evidence = _Evidence(error)
@@ -132,13 +132,13 @@ def refused_value(error: BaseException, config: GinConfig) -> BindingKey | None:
 
 
 def users_misfits(config: GinConfig) -> list[BindingKey]:
-    """Returns the user's own bindings whose value is not of a parameter's type."""
+    """Returns the user's own bindings whose value is not of the parameter's declared type."""
     owners = dict.fromkeys(config.owner(key) for key in misfits(config))
     return [key for key in owners if config.is_of_user(key)]
 
 
 def _users_code(config: GinConfig) -> list[BindingKey]:
-    """Returns the user's bindings to functions and classes of their own."""
+    """Returns the user's bindings to their own functions and classes."""
     found = {
         config.owner(key): None
         for key, value in config.items()
@@ -162,15 +162,15 @@ def _suspect(owner: BindingKey, key: BindingKey, weight: float, config: GinConfi
 
 
 class _Evidence:
-    """What an exception shows: its text, the configurables that were being called, and the expressions that failed."""
+    """Evidence from an exception: its text, the configurables that were being called, and the failed expressions."""
 
     def __init__(self, error: BaseException) -> None:
         cause = root_cause(error)
         text = full_text(cause)[:2000]
-        if text.lstrip().startswith("in user code:"):  # lines of source follow, with names of features
+        if text.lstrip().startswith("in user code:"):  # lines of source code follow, with names of features
             text = ""
         self._text = " ".join(dict.fromkeys((one_line(cause), text)))
-        lacked = set(re.findall(r"has no attribute '(\w+)'", self._text))  # what an object of another type would have
+        lacked = set(re.findall(r"has no attribute '(\w+)'", self._text))  # attributes of another type
         self._words = set(re.findall(r"[A-Za-z_]\w*", self._text)) - lacked
         self._calls = calls(error)
         self._held = _texts_held(cause)
@@ -198,7 +198,7 @@ class _Evidence:
         return weight + self._called(key) if weight else 0.0
 
     def holds(self, value: Any) -> bool:
-        """Tells whether the failing code was working on a text in a bound value."""
+        """Tells whether the failing code was working on a text that is in a bound value."""
         return any(isinstance(part, str) and part in self._held for part in _leaves(value))
 
     def _called(self, key: BindingKey) -> float:
@@ -210,7 +210,7 @@ class _Evidence:
 
 
 def _names_on_failing_lines(error: BaseException) -> Mapping[str, float]:
-    """Returns the names in the expressions that failed; the innermost weigh most."""
+    """Returns the names in the failed expressions with their weights; the innermost weigh most."""
     found: dict[str, float] = {}
     for link in reversed(list(causes(error))):
         frames = [f for f in traceback.extract_tb(link.__traceback__) if not f.filename.startswith("<")]
@@ -219,7 +219,7 @@ def _names_on_failing_lines(error: BaseException) -> Mapping[str, float]:
             weight = 5.0 if depth == 0 else max(0.5, 3.0 - depth / 2)
             if party_of(frame.filename) in (USER, *FRONT):
                 depth += 1
-            else:  # variables elsewhere seldom have the name of the parameter that they came from
+            else:  # elsewhere, variables rarely have the name of the parameter that they came from
                 weight /= 2
             for name in re.findall(r"[A-Za-z_]\w*", _expression(frame)):
                 found[name.lower()] = max(found.get(name.lower(), 0.0), weight)
@@ -227,7 +227,7 @@ def _names_on_failing_lines(error: BaseException) -> Mapping[str, float]:
 
 
 def _texts_held(error: BaseException) -> set[str]:
-    """Returns the texts in variables of the failing expressions, from the innermost code on that is not Python's own.
+    """Returns the texts in variables of the failing expressions, from the innermost code that is not Python's own.
 
     Identifiers are left out, because names of features and splits are used everywhere.
     """
@@ -244,7 +244,7 @@ def _texts_held(error: BaseException) -> set[str]:
 
 
 def _expression(frame: traceback.FrameSummary) -> str:
-    """Returns the source that was being evaluated, or the whole line if Python does not know more."""
+    """Returns the source code that was being evaluated, or the whole line if Python does not know more."""
     if frame.lineno is None:
         return ""
     end = frame.end_lineno or frame.lineno
@@ -277,7 +277,7 @@ def _weight_in(value: Any, text: str) -> float:
             return 0.0
         if value <= 0 and re.search(r"\b(?:positive|(?:non-?)?negative|greater than|at least)\b|> ?=? ?[01]\b", text):
             return 5.5
-        digits = len(str(value))  # a short number is in many texts
+        digits = len(str(value))  # a short number occurs in many texts
         return 5.0 if digits > 3 else 3.5 if digits > 1 else 2.0
     return 0.0
 

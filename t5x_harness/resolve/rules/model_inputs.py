@@ -1,4 +1,4 @@
-"""SEQ15, SEQ16, SEQ29, SEQ30 and MOD01: lengths, packing and modules that do not fit what the model takes."""
+"""SEQ15, SEQ16, SEQ29, SEQ30 and MOD01: lengths, packing and modules that do not fit the model's inputs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _MOSTLY = 0.5
-"""Share of truncated examples from which on it is hardly meant."""
+"""The share of truncated examples above which truncation is hardly intended."""
 
 
 SEQ15 = Mistake(
@@ -74,18 +74,18 @@ def _wrong_lengths(run: Resolved, role: DataRole, key: BindingKey | None) -> Ite
 
 
 def _without_positions(converter: Any, lengths: Mapping[str, int]) -> list[str]:
-    """Returns the features of the model that are left without a position; empty where the converter does not say."""
+    """Returns the features of the model that are left without a position; empty if the converter does not tell."""
     try:
         found: Mapping[str, int] = converter(pack=False).get_model_feature_lengths(lengths)
-    except Exception:  # lengths of other features than the converter's, or an own converter's own demands
+    except Exception:  # lengths of features that the converter does not have, or a custom converter's own demands
         found = {name: length for name, length in lengths.items() if isinstance(length, int) and length < 0}
     return [name for name, length in found.items() if isinstance(length, int) and length < 1]
 
 
 def _converter_of_class(run: Resolved, lengths: Mapping[str, int]) -> str | None:
-    """Returns the feature converter of the model's class, if it takes the features that lengths are given for.
+    """Returns the feature converter of the model's class, if it takes exactly the features that have lengths.
 
-    None if it does not, or the config binds no other one.
+    Returns None if it does not, or if the config does not bind a different one.
     """
     from t5x_harness.resolve.datasets import task_features
 
@@ -98,7 +98,7 @@ def _converter_of_class(run: Resolved, lengths: Mapping[str, int]) -> str | None
 
 
 def _is_length(length: Any) -> bool:
-    """Returns whether it is a whole number, or one for each dimension of a feature that has several."""
+    """Returns whether a length is a whole number, or one for each dimension of a feature that has several."""
     if isinstance(length, list | tuple):
         return all(map(_is_length, length))
     return length is None or (isinstance(length, int) and not isinstance(length, bool))
@@ -120,7 +120,7 @@ SEQ16 = Mistake(
 
 @finds(SEQ16)
 def truncation(run: Resolved) -> Iterator[Found]:
-    """Finds each feature of which most sampled examples lose a part."""
+    """Finds each feature that is truncated in most sampled examples."""
     for role, sample in run.sampled():
         if run.standins.are_tokens_generated(sample.task):
             continue
@@ -161,7 +161,7 @@ SEQ30 = Mistake(
 
 @finds(SEQ30)
 def lengths_needed(run: Resolved) -> Iterator[Found]:
-    """Finds each evaluated task with a preprocessor that needs lengths it is not given."""
+    """Finds each evaluated task with a preprocessor that needs lengths that it is not given."""
     from t5x_harness.resolve.datasets import needing_lengths
 
     for role, task in run.reads():
@@ -226,7 +226,7 @@ def packing(run: Resolved) -> Iterator[Found]:
             continue
         try:
             converter(pack=True, use_custom_packing_ops=role.dataset.use_custom_packing_ops)
-        except Exception as error:  # SeqIO's refusal, or that of the user's converter
+        except Exception as error:  # SeqIO or the user's converter refuses
             message = f"{role.name} data is packed, and {converter.__name__} cannot pack: {error}"
             fix = f"set {role.scope}/utils.DatasetConfig.pack = False, or let the converter pack"
             yield Found(message, role.key(run.config, "pack"), fix)
@@ -262,13 +262,13 @@ MOD01 = Mistake(
 
 @finds(MOD01)
 def module_of_another_kind(run: Resolved) -> Iterator[Found]:
-    """Finds an encoder-decoder module under a decoder-only model, or the other way round."""
+    """Finds an encoder-decoder module under a decoder-only model, or the other way around."""
     from t5x import models
 
     wanted = {models.DecoderOnlyModel: _DECODER_ONLY, models.EncoderDecoderModel: _ENCODER_DECODER}
     model = next((name for kind, name in wanted.items() if isinstance(run.model, kind)), None)
     module = getattr(run.model, "module", None)
-    # Who makes the variables of a model in a way of their own may call the module in a way of their own, too.
+    # A model with its own way of making variables may also have its own way of calling the module.
     own = getattr(type(run.model), "get_initial_variables", None)
     if model is None or not getattr(own, "__module__", "").startswith("t5x."):
         return
@@ -284,9 +284,9 @@ def module_of_another_kind(run: Resolved) -> Iterator[Found]:
 
 
 def _kind_of(module: Any) -> str | None:
-    """Returns the model that a module's ``__call__`` is made for, by the names of its arguments.
+    """Returns the model that a module's ``__call__`` is written for, judging by the names of its arguments.
 
-    None if they tell neither.
+    Returns None if they fit neither.
     """
     try:
         names = inspect.signature(type(module).__call__).parameters

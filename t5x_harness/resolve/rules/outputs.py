@@ -1,4 +1,4 @@
-"""CKP03, CKP13, INF01 and INF06: what earlier jobs left in the folder that this one writes into."""
+"""CKP03, CKP13, INF01 and INF06: files of earlier jobs in the folder that this job writes into."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CHECKPOINT = re.compile(r"checkpoint_(\d+)")
 _HALF_WRITTEN = re.compile(r"checkpoint_\d+\.(?:tmp|orbax-checkpoint-tmp)-.+")
 
 _SAME = ("mixture_or_task_name", "task_feature_lengths", "split", "batch_size", "checkpoint_period", "path", "mode")
-"""Parameters that must not change between an interrupted inference and the one that goes on with it."""
+"""Parameters that must not change between an interrupted inference and the one that resumes it."""
 
 _OF = ("DatasetConfig", "RestoreCheckpointConfig", "infer")
 
@@ -81,7 +81,7 @@ CKP13 = Mistake(
 
 @finds(CKP13)
 def half_written_checkpoint(run: Resolved) -> Iterator[Found]:
-    """Finds a local model folder in which a checkpoint is, or was, being written."""
+    """Finds a local model folder in which a checkpoint is being written, or its writing was interrupted."""
     folder = model_dir(run.config)
     half = [name for name in folder.names() if _HALF_WRITTEN.fullmatch(name)] if folder is not None else []
     if folder is not None and half:
@@ -112,7 +112,7 @@ INF01 = Mistake(
 
 @finds(INF01)
 def finished_inference(run: Resolved) -> Iterator[Found]:
-    """Finds a local output folder in which the inference of tasks is finished."""
+    """Finds a local output folder in which the inference of some tasks is finished."""
     for folder, tasks in _left(run, 0):
         files = ", ".join(tasks.values())
         yield Found(
@@ -162,7 +162,7 @@ def resumed_inference(run: Resolved) -> Iterator[Found]:
 
 
 def _left(run: Resolved, which: int) -> Iterator[tuple[JobOutputFolder, dict[str, str]]]:
-    """Yields what earlier jobs left of the tasks to infer: the folder, and a name in it by task."""
+    """Yields the files that earlier jobs left for the tasks to infer: the folder, and a file name in it by task."""
     folder = output_folder(run.config)
     if folder is None or run.config.mode is not Mode.INFER:
         return
@@ -186,7 +186,7 @@ def _different(program: GinProgram, folder: JobOutputFolder) -> dict[str, tuple[
 
 
 def _data(program: GinProgram) -> dict[str, Any]:
-    """Returns the values that decide what is inferred from what, those that the text shows."""
+    """Returns the values, if the text shows them, that decide what is inferred and from which checkpoint."""
     found = {}
     for binding in program.final_bindings:
         configurable, value = binding.target.split(".")[-1], program.resolve(binding).value

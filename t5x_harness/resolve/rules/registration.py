@@ -87,7 +87,7 @@ SEQ08 = Mistake(
 
 @finds(SEQ08)
 def different_kinds(run: Resolved) -> Iterator[Found]:
-    """Finds each feature on which two tasks of a mixture do not agree."""
+    """Finds each feature that two tasks of a mixture define differently."""
     from t5x_harness.resolve.datasets import describe_vocabulary
 
     for role in run.roles:
@@ -127,7 +127,7 @@ SEQ38 = Mistake(
 
 @finds(SEQ38)
 def task_object(run: Resolved) -> Iterator[Found]:
-    """Finds each task object in the place of a name that T5X or SeqIO stops at."""
+    """Finds each task object in place of a name, if T5X or SeqIO stops because of it."""
     import seqio
 
     for role in run.roles:
@@ -160,7 +160,7 @@ FOUND_BY_STAGE = {"RegisteredTwice": SEQ05, "DifferentFeatures": SEQ07, "Configu
 
 
 _OF_T5X = ("split", "use_cached", "shuffle", "seed", "shard_info", "num_epochs", "trim_output_features")
-"""What T5X hands to a task's or mixture's ``get_dataset``, through SeqIO, besides the lengths."""
+"""The arguments that T5X passes through SeqIO to the ``get_dataset`` of a task or mixture, in addition to lengths."""
 
 _CLASS = """\
 class OldTask(seqio.Task):
@@ -195,7 +195,7 @@ SEQ33 = Mistake(
 
 @finds(SEQ33)
 def old_interface(run: Resolved) -> Iterator[Found]:
-    """Finds each task or mixture whose ``get_dataset`` does not take what T5X passes."""
+    """Finds each task or mixture whose ``get_dataset`` does not take the arguments that T5X passes."""
     providers = {task.name: task for tasks in run.tasks.values() for task in tasks}
     providers |= {role.provider.name: role.provider for role in run.roles}
     for provider in providers.values():

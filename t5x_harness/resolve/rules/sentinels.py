@@ -1,4 +1,4 @@
-"""SEQ10, SEQ14 and SEQ41: sentinels of span corruption that are words, and targets that never end, or end twice."""
+"""SEQ10, SEQ14 and SEQ41: span-corruption sentinels that are words, and targets that never end, or end twice."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ SEQ10 = Mistake(
 
 @finds(SEQ10)
 def overwritten_pieces(run: Resolved) -> Iterator[Found]:
-    """Finds each task of whose sampled sentinels some are pieces of text."""
+    """Finds each task with sampled sentinels that are also pieces of text."""
     for role, sample in run.sampled():
         feature = sample.task.output_features.get("targets")
         if role.name != "train" or feature is None:
@@ -97,7 +97,7 @@ def overwritten_pieces(run: Resolved) -> Iterator[Found]:
 
 
 def _sentinels_of(sample: Sample) -> int:
-    """Returns how many sentinels the most corrupted example has; 0 if the examples are not corrupted spans.
+    """Returns the number of sentinels in the most corrupted example; 0 if the examples are not corrupted spans.
 
     The i-th sentinel is the i-th id from the top, and marks the same place in inputs and targets.
     """
@@ -115,7 +115,7 @@ def _sentinels_of(sample: Sample) -> int:
 
 
 def _sentinels(inputs: np.ndarray, targets: np.ndarray, top: int) -> int:
-    """Counts the sentinels that are in both texts, each once and in order."""
+    """Counts the sentinels that are in both texts, each exactly once and in order."""
     import numpy as np
 
     number, places = 0, (-1, -1)
@@ -130,7 +130,7 @@ def _sentinels(inputs: np.ndarray, targets: np.ndarray, top: int) -> int:
 def _overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> tuple[int, str] | None:
     """Returns the id and text of the first sentinel that is also a piece of text.
 
-    Returns None if none is or the vocabulary does not tell.
+    Returns None if none is, or if the vocabulary does not tell.
     """
     import seqio
     from sentencepiece import sentencepiece_model_pb2
@@ -144,7 +144,7 @@ def _overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> tuple[in
         return None
     pieces = sentencepiece_model_pb2.ModelProto.FromString(vocabulary.sp_model).pieces
     kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
-    of_text = (kinds.NORMAL, kinds.BYTE)  # extra ids have a kind or a name of their own
+    of_text = (kinds.NORMAL, kinds.BYTE)  # extra ids have their own kind or name
     named = ((i, pieces[i]) for i in ids)
     return next(((i, p.piece) for i, p in named if p.type in of_text and "extra_id" not in p.piece), None)
 
@@ -161,7 +161,7 @@ SEQ14 = Mistake(
 
 @finds(SEQ14)
 def no_end_of_sequence(run: Resolved) -> Iterator[Found]:
-    """Finds each train task of which no sampled target ends with the end-of-sequence id."""
+    """Finds each train task in which no sampled target ends with the end-of-sequence id."""
     for role, task, eos, targets in _whole_targets(run):
         if targets and not any(len(t) and t[-1] == eos for t in targets):
             yield Found(
@@ -191,7 +191,7 @@ SEQ41 = Mistake(
 
 @finds(SEQ41)
 def ends_twice(run: Resolved) -> Iterator[Found]:
-    """Finds each train task of which every sampled target ends with the end-of-sequence id twice."""
+    """Finds each train task in which every sampled target ends with two end-of-sequence ids."""
     for role, task, eos, targets in _whole_targets(run):
         if targets and all(len(t) > 1 and t[-1] == t[-2] == eos for t in targets):
             message = f"every sampled target of {task} ends with the end-of-sequence id {eos} twice"
@@ -207,7 +207,7 @@ def _whole_targets(run: Resolved) -> Iterator[tuple[DataRole, str, int, list[Any
         eos = getattr(feature.vocabulary, "eos_id", None) if feature is not None else None
         if role.name != "train" or eos is None:
             continue
-        # What was cut at its length may have lost the id there.
+        # A target that was cut at its length may have lost the id.
         longest = math.inf if sample.whole else (role.dataset.task_feature_lengths or {}).get("targets", math.inf)
         targets = [t for t in sample.values("targets") if np.ndim(t) == 1 and len(t) < longest]
         yield role, sample.task.name, eos, targets

@@ -24,7 +24,7 @@ _MANY = "'inputs': ['one two', 'three'] * 64, 'targets': ['1 2', '3'] * 64"
 _TWO = "'inputs': ['one two', 'three'], 'targets': ['1 2', '3']"
 _COUNTED = "splits=('train', 'validation'), num_input_examples={'train': 128, 'validation': 128}"
 _HALF = 0.5
-"""Share of the examples that a source says to have, below which it can hardly be the same data."""
+"""The share of a source's declared number of examples below which it can hardly be the same data."""
 
 _SOURCE = "seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
 _PLACEHOLDER = (
@@ -45,7 +45,7 @@ SEQ04 = Mistake(
 
 @finds(SEQ04)
 def unknown_task(run: Resolved) -> Iterator[Found]:
-    """Finds each name that nothing registered; datasets that share the name share the finding."""
+    """Finds each name that is not registered; datasets that share the name share the finding."""
     import seqio
 
     names = sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
@@ -81,7 +81,7 @@ SEQ36 = Mistake(
 
 @finds(SEQ36)
 def no_examples(run: Resolved) -> Iterator[Found]:
-    """Finds splits without examples, an error, or with far fewer than anyone would train on, a warning."""
+    """Finds splits without examples (an error), or with far fewer than anyone would train on (a warning)."""
     said = set()
     for role, sample in run.sampled():
         where = (sample.task.name, sample.split)
@@ -89,7 +89,7 @@ def no_examples(run: Resolved) -> Iterator[Found]:
             said.add(where)
             problem, fix, severity = few
             key = role.key(run.config, "split")
-            # A split that the user did not choose is the source's fault.
+            # If the user did not choose the split, the source is at fault.
             place = None if run.config.is_of_user(key) else run.registrations.place(sample.task.name)
             yield Found(problem, key, fix, severity=severity, location=place)
 
@@ -114,14 +114,14 @@ def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, S
     batch = role.dataset.batch_size
     if role.name == "train" and sample.ended and isinstance(batch, int) and count < batch:
         few = f"{count} example{'s' if count > 1 else ''} in all, less than one batch of {batch}"
-        # Who counts the examples of a source, and counts right, knows how few they are.
+        # A user who declares the number of examples, and correctly, knows how few they are.
         severity = Severity.NOTE if declared else Severity.WARNING
         return f"{problem}has {few}: every step trains on the same ones", filters, severity
     return None
 
 
 def _tfds(version: str, folder: str) -> dict[str, str]:
-    """Returns the example's task on a TFDS builder of its own, ``one_row``, prepared by its import as 1.0.0."""
+    """Returns the example's task on its own TFDS builder, ``one_row``, which importing it prepares as version 1.0.0."""
     text = examples.TASK.replace(_SOURCE, f"seqio.TfdsDataSource('one_row:{version}', tfds_data_dir='{folder}')")
     return {"counting.py": text.replace("\n\nFEATURE", _BUILDER, 1)}
 
@@ -151,7 +151,7 @@ FEATURE"""
 
 
 def _of_tfds(run: Resolved, *, can_be_prepared: bool, says: str, fix: str) -> Iterator[Found]:
-    """Yields what is wrong with the TFDS datasets of tasks, where they are registered."""
+    """Yields the problems of the tasks' TFDS datasets, located at the lines that register the tasks."""
     from t5x_harness.resolve.datasets import tfds_problem
 
     for role, task in run.reads():
@@ -225,7 +225,7 @@ SEQ34 = Mistake(
 
 @finds(SEQ34)
 def no_files(run: Resolved) -> Iterator[Found]:
-    """Finds each split whose file pattern matches nothing, of tasks whose files this machine can see."""
+    """Finds each split whose file pattern matches nothing, for tasks whose files this machine can see."""
     from t5x_harness.standins.sources import files_of, out_of_reach, patterns_of
 
     for role, task in run.reads():
@@ -249,7 +249,7 @@ SEQ01 = Mistake(
 
 
 def _cached(run: Resolved, wanted: bool) -> Iterator[tuple[seqio.Task, BindingKey | None, str]]:
-    """Yields each task that is, or is not, to be read from its cache, and the binding that says so, with its name."""
+    """Yields each task that is (or is not) to be read from its cache, the binding that says so, and its name."""
     for role, task in run.reads():
         if bool(role.dataset.use_cached) is wanted:
             key = role.key(run.config, "use_cached")
@@ -258,14 +258,14 @@ def _cached(run: Resolved, wanted: bool) -> Iterator[tuple[seqio.Task, BindingKe
 
 @finds(SEQ01)
 def missing_cache(run: Resolved) -> Iterator[Found]:
-    """Finds each task that is to be read from its cache and whose cache does not exist."""
+    """Finds each task that is to be read from its cache but whose cache does not exist."""
     import seqio
 
     from t5x_harness.standins.sources import cache_of
 
     folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
     if any("://" in folder for folder in folders):
-        return  # said to be not checked where the data is read
+        return  # the code that reads the data reports it as not checked
     searched = f"none of {', '.join(folders)} has them" if folders else "no cache folder is set"
     for task, key, name in _cached(run, True):
         if task.supports_caching and cache_of(task) is None:
@@ -292,7 +292,7 @@ SEQ02 = Mistake(
 
 @finds(SEQ02)
 def ignored_cache(run: Resolved) -> Iterator[Found]:
-    """Finds each task that is to be read from a cache and has no place for one."""
+    """Finds each task that is to be read from a cache but does not support one."""
     for task, key, name in _cached(run, True):
         if not task.supports_caching:
             yield Found(

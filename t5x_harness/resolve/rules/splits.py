@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from t5x_harness.resolve.samples import Sample
 
 _MANY_ROUNDS = 10
-"""How often the same examples must come again, in the same order, until that cannot be intended."""
+"""The number of times that examples must repeat in the same order before this cannot be intended."""
 
 _READ = "tf.data.Dataset.from_tensor_slices({'inputs': ['one two', 'three'], 'targets': ['1 2', '3']})"
 _SPLIT = "utils.DatasetConfig.split = 'validation'"
@@ -27,7 +27,7 @@ _DECODED_AS = f"{_INFER}.output_vocab_feature_name"
 
 
 def _has_split(run: Resolved, role: DataRole, task: Any) -> bool:
-    """Returns whether a task has the split: by its name, or as TFDS takes it: a part, or several."""
+    """Returns whether a task has the split: by name, or in TFDS's notation for a part of a split or several splits."""
     import seqio
 
     split = role.dataset.split
@@ -40,9 +40,9 @@ def _has_split(run: Resolved, role: DataRole, task: Any) -> bool:
 
 
 def _lacking(run: Resolved, *, skipped: bool) -> Iterator[tuple[DataRole, Any, bool]]:
-    """Yields every task that lacks the split that is asked of it, and whether others of its mixture have it.
+    """Yields every task that lacks the requested split, and whether others of its mixture have it.
 
-    T5X skips such a task in training's evaluations, and where others have the split.
+    T5X skips such a task in training's evaluations, and if others have the split.
     """
     for role, task in run.reads():
         if not _has_split(run, role, task):
@@ -157,7 +157,7 @@ SEQ25 = Mistake(
 
 @finds(SEQ25)
 def endless(run: Resolved) -> Iterator[Found]:
-    """Finds each split that is read to its end and has none, or seems to have none."""
+    """Finds each split that is read to its end but has no end, or seems to have none."""
     for role, sample in run.sampled():
         if run.is_read_to_the_end(role, sample.task) and (problem := _without_end(run, sample)):
             reader = "SeqIO's evaluator" if run.has_evaluator(role) else "inference"
@@ -168,7 +168,7 @@ def endless(run: Resolved) -> Iterator[Found]:
 
 
 def _without_end(run: Resolved, sample: Sample) -> tuple[str, Severity] | None:
-    """Returns what is wrong with a split's end, and how sure that is; None if nothing is."""
+    """Returns what is wrong with a split's end, and how certain this is; None if nothing is."""
     from t5x_harness.standins.sources import declared_size
 
     if sample.endless:

@@ -63,7 +63,7 @@ def different_vocabularies(run: Resolved) -> Iterator[Found]:
 
 
 def _none_at_all(run: Resolved) -> Iterator[Found]:
-    """Yields a finding for each value that the model is given as a vocabulary and that is none, such as a path."""
+    """Yields a finding for each value that is given to the model as a vocabulary but is not one, such as a path."""
     import seqio
 
     for side in ("input", "output"):
@@ -82,7 +82,7 @@ def _none_at_all(run: Resolved) -> Iterator[Found]:
 
 
 def _but(run: Resolved, one: Any, other: Any) -> str:
-    """Returns what is to be said of the pieces of two vocabularies, if anything is."""
+    """Returns a remark on the pieces of two vocabularies; empty if there is nothing to remark."""
     import seqio
 
     if type(one) is not type(other):
@@ -97,7 +97,7 @@ def _but(run: Resolved, one: Any, other: Any) -> str:
 
 
 def _as_bindings(wanted: Any, model_s: Any) -> str:
-    """Returns what makes T5X's model configs give the model a SentencePiece vocabulary, as further words of a fix."""
+    """Returns the end of a fix: the bindings that give T5X's model configs the wanted SentencePiece vocabulary."""
     import seqio
 
     if not all(isinstance(vocabulary, seqio.SentencePieceVocabulary) for vocabulary in (wanted, model_s)):
@@ -112,7 +112,7 @@ def _as_bindings(wanted: Any, model_s: Any) -> str:
 
 
 def _pairs(model: Any, task: Any) -> Iterator[tuple[str, Any, Any]]:
-    """Features with their vocabulary and the model's that T5X compares it with."""
+    """Yields features with their vocabulary and the model's vocabulary that T5X compares it with."""
     import seqio
 
     reads, writes = (getattr(model, f"{side}_vocabulary", None) for side in ("input", "output"))
@@ -121,7 +121,7 @@ def _pairs(model: Any, task: Any) -> Iterator[tuple[str, Any, Any]]:
         yield "inputs", features["inputs"].vocabulary, reads
         yield "targets", features["targets"].vocabulary, writes
         return
-    # Of a language model's task any feature with a vocabulary of its own stands for both sides.
+    # In a language model's task, the first feature with its own vocabulary represents both sides.
     own = {n: f for n, f in features.items() if not isinstance(f.vocabulary, seqio.PassThroughVocabulary)} or features
     for name, feature in list(own.items())[:1]:
         yield name, feature.vocabulary, reads
@@ -159,7 +159,7 @@ def ids_beyond_embedding(run: Resolved) -> Iterator[Found]:
         where = max(larger, key=lambda where: larger[where][0])
         size, vocabulary = larger[where]
         guessed = run.is_vocabulary_guessed(vocabulary)
-        generated = run.standins.is_vocabulary_generated(vocabulary)  # the ids of examples say nothing then
+        generated = run.standins.is_vocabulary_generated(vocabulary)  # then the ids of examples say nothing
         has = f"has {size} ids"
         if guessed:
             has += f", if the name of {vocabulary_file(vocabulary)} tells its size (it cannot be read here),"
@@ -174,7 +174,7 @@ def ids_beyond_embedding(run: Resolved) -> Iterator[Found]:
 
 
 def _beyond_and_larger(run: Resolved, rows: int) -> tuple[dict[str, int], dict[str, tuple[int, Any]]]:
-    """Returns the largest sampled ids beyond a number of rows, and the larger vocabularies with their sizes."""
+    """Returns the largest sampled ids beyond a number of rows, and the vocabularies with more ids, with their sizes."""
     from t5x_harness.resolve.datasets import vocabulary_size
 
     beyond: dict[str, int] = {}
@@ -192,6 +192,6 @@ def _beyond_and_larger(run: Resolved, rows: int) -> tuple[dict[str, int], dict[s
 
 
 def _more(found: Mapping[str, object]) -> str:
-    """Returns ``; the same goes for 3 more``, or nothing where there is only one."""
+    """Returns ``; the same goes for 3 more``, or nothing if there is only one."""
     left = len(found) - 1
     return f"; the same goes for {left} more" if left else ""
