@@ -1,1 +1,1 @@
-"""What happens inside a run's process after the plan: shrink, train, eval, infer. Heavy imports are at home here."""
+"""The work of a run's process after the plan: shrink, train, eval, infer. Heavy imports belong here."""

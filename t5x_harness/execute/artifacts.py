@@ -1,4 +1,4 @@
-"""Reads back what a run wrote: TensorBoard scalars, JSON lines, checkpoints, the operative config."""
+"""Reads back the files that a run wrote: TensorBoard scalars, JSON lines, checkpoints, the operative config."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from t5x_harness.vertex.metrics import scalars_of
 
 
 def read_artifacts(run: Execution) -> dict[str, Any]:
-    """Returns what a run wrote, as the fields of a RunResult that come from its folder."""
+    """Returns the output of a run, as the fields of a RunResult that are read from its folder."""
     model_dir = run.workspace / "model"
     if run.output and run.output.is_in_bucket:
         # It is copied, by links if the file system allows: a later run must not see it, and all runs share the buckets.
@@ -36,7 +36,7 @@ def read_artifacts(run: Execution) -> dict[str, Any]:
     if not predictions and model_dir.is_dir():
         predictions = json_lines(model_dir)
     trains = run.config is None or run.config.mode is Mode.TRAIN
-    checkpoints = checkpoints_in(model_dir) if trains else []  # others may restore what is there, and write none
+    checkpoints = checkpoints_in(model_dir) if trains else []  # others may restore existing ones, and write none
     config = model_dir / "config.gin"
     return {
         "steps": run.trained.step if run.trained else 0,
@@ -53,8 +53,8 @@ def scalars_in(folder: Path, prefix: str = "") -> dict[str, dict[int, float]]:
     """Returns every scalar below a folder, by TensorBoard folder and tag, then step.
 
     Args:
-      folder: such as a run's model_dir.
-      prefix: put in front of the names, such as ``eval/``.
+      folder: the folder, such as a run's model_dir.
+      prefix: a prefix for the names, such as ``eval/``.
     """
     found: dict[str, dict[int, float]] = {}
     for file in sorted(folder.rglob("events.out.tfevents*")):
@@ -78,7 +78,7 @@ def checkpoints_in(model_dir: Path) -> list[Checkpoint]:
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # another file system
+    except OSError:  # it is on another file system
         shutil.copy2(source, target)
 
 

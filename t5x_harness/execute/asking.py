@@ -24,22 +24,22 @@ from t5x_harness.resolve.metric_failures import is_out_of_reach
 from t5x_harness.spec import Mode
 
 _EXAMPLES = 2
-"""How many examples of each task SeqIO's evaluator reads for that."""
+"""The number of examples of each task that SeqIO's evaluator reads when T5X is asked."""
 
 
 class _Reached(BaseException):
-    """T5X accepts the values so far. It is not an Exception, so that no code of T5X or of the user handles it."""
+    """T5X accepts the values so far. It is not an Exception, so that neither T5X nor the user's code handles it."""
 
 
 def error_of_t5x(config: GinConfig, folder: Path) -> Exception | None:
-    """Returns what T5X raises for a config before it makes the train state, and writes it into the log.
+    """Returns the error that T5X raises for a config before it makes the train state, and writes it into the log.
 
     Args:
       config: the parsed config.
-      folder: where T5X may write.
+      folder: the folder that T5X may write into.
 
     Returns:
-      None if T5X accepts the config so far, or if its error means nothing here because it could not read what a
+      None if T5X accepts the config so far, or if its error means nothing here because it could not read data that a
       stand-in replaces.
     """
     module, function = ENTRY_POINTS[config.mode]
@@ -62,7 +62,7 @@ def error_of_t5x(config: GinConfig, folder: Path) -> Exception | None:
 
 
 def error_of_programs(plan: Planned) -> Exception | None:
-    """Returns what T5X or the user's code raises while the steps of a run are traced, and writes it into the log.
+    """Returns the error that T5X or the user's code raises while a run's steps are traced, and writes it into the log.
 
     Returns:
       None if they can be traced, or if the error means nothing here.

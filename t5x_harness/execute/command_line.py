@@ -1,4 +1,4 @@
-"""Gives a stage's process the command line of T5X's own program: modules may read its arguments and absl's flags."""
+"""Sets a stage's command line to that of T5X's own program, because modules may read its arguments and absl's flags."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from t5x_harness.spec import Mode, RunSpec
 
 
 class ProgramEnded(Exception):
-    """The user's code called ``sys.exit``, which would end T5X's program, too."""
+    """The user's code called ``sys.exit``, which would also end T5X's program."""
 
 
 @contextlib.contextmanager
 def as_t5x(spec: RunSpec, location: str) -> Iterator[None]:
-    """Sets ``sys.argv`` for a block, and absl's flags from then on, to those of ``python -m t5x.main`` for a run.
+    """Sets ``sys.argv`` (for a block) and absl's flags (permanently) to those of ``python -m t5x.main`` for a run.
 
     Args:
       spec: the run.
       location: the folder of the package ``t5x``.
 
     Raises:
-      ProgramEnded: the block calls ``sys.exit``, as argparse does when it is given T5X's own flags.
+      ProgramEnded: the block calls ``sys.exit``, as argparse does when it meets T5X's own flags.
     """
     before = sys.argv
     sys.argv = words_of(spec, location)
@@ -66,12 +66,12 @@ def _parse_flags(words: Sequence[str]) -> None:
     """
     from absl import flags
 
-    with contextlib.suppress(ImportError):  # a fork may start from a program of its own
+    with contextlib.suppress(ImportError):  # a fork may start from another program
         importlib.import_module("t5x.main")
     given = [word.removeprefix("--").partition("=") for word in words]
     known = [(flags.FLAGS[name], value) for name, _, value in given if name in flags.FLAGS]
     for flag, _ in known:
-        flag.unparse()  # of a run before, in the same process
+        flag.unparse()  # of an earlier run in the same process
     for flag, value in known:
         flag.parse(value)
     flags.FLAGS.mark_as_parsed()

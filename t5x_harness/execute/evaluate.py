@@ -35,7 +35,7 @@ LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.JSONLogger)
 
 
 def eval_stage(run: Execution, report: StageReport) -> None:
-    """Evaluates: an eval config by itself, otherwise the last checkpoint of a train config."""
+    """Evaluates an eval config by itself, otherwise the last checkpoint of a train config."""
     small = run.prepared(report)
     with few_examples(small.all_tasks, small.examples):
         if small.config.mode is not Mode.EVAL:
@@ -54,17 +54,17 @@ def eval_stage(run: Execution, report: StageReport) -> None:
 def evaluate_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
     """Evaluates the checkpoint that a train config wrote, as an eval job for it would.
 
-    A checkpoint that was written without orbax is read without it: at gs://, orbax deletes what it does not know.
+    A checkpoint that was written without orbax is read without it: at gs://, orbax deletes unknown files.
 
     Args:
-      run: of a train config.
+      run: the run of a train config.
       model: as it was trained.
       checkpoint: the checkpoint's folder, as T5X is given it.
       output: folder for the results.
-      report: gets the metrics and the number of examples.
+      report: receives the metrics and the number of examples.
 
     Raises:
-      Exception: what T5X raises.
+      Exception: T5X raised it.
     """
     watch, role = _EvaluationObserver(), run.evaluated
     evaluator = run.config.build("inference_evaluator_cls") or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
@@ -85,7 +85,7 @@ def teacher_forced(run: PreparedRun, model: Any, checkpoint: str, output: Path, 
     """Evaluates the loss of a restored checkpoint on one batch, which is all that tasks without metrics allow.
 
     Raises:
-      Exception: what T5X raises.
+      Exception: T5X raised it.
     """
     role, partitioner, shapes = run.evaluated, run.partitioner, run.shapes
     restored, _ = utils.create_checkpoint_manager_and_restore(
@@ -126,13 +126,13 @@ def teacher_forced(run: PreparedRun, model: Any, checkpoint: str, output: Path, 
 
 
 class _EvaluationObserver:
-    """Observes an evaluation: which examples of each task are evaluated, and which metrics result."""
+    """Observes which examples of each task are evaluated, and which metrics result."""
 
     def __init__(self) -> None:
         self._outcomes: list[tuple[Any, Mapping[str, Any]]] = []
 
     def __call__(self, evaluator_cls: Callable[..., seqio.Evaluator]) -> Callable[..., seqio.Evaluator]:
-        """Returns the same evaluator, which keeps the results of each evaluation."""
+        """Returns the same evaluator, which now keeps the results of each evaluation."""
 
         def make(*args: Any, **kwargs: Any) -> seqio.Evaluator:
             evaluator = evaluator_cls(*args, **kwargs)
@@ -151,7 +151,7 @@ class _EvaluationObserver:
     def report_to(
         self, report: StageReport, observed: Observed, config: GinConfig, tasks: Sequence[seqio.Task]
     ) -> None:
-        """Reports what was seen: checkpoints, examples and metrics, and whatever shows nothing."""
+        """Reports the checkpoints, examples and metrics that were observed, and anything that proves nothing."""
         if not observed.restored:
             _report_no_checkpoint(config, report)
             return
@@ -226,7 +226,7 @@ def _number(value: Any) -> float | None:
 
 
 def infer_stage(run: Execution, report: StageReport) -> None:
-    """Infers: an infer config by itself, otherwise with the last checkpoint of a train config."""
+    """Runs inference for an infer config by itself, otherwise with the last checkpoint of a train config."""
     small = run.prepared(report)
     with few_examples(small.all_tasks, small.examples):
         if small.config.mode is not Mode.INFER:
@@ -239,7 +239,7 @@ def infer_stage(run: Execution, report: StageReport) -> None:
         mode = config.value(config.owner_of("mode")) or "predict"
         shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
         extension = config.value(config.owner_of("file_extension")) or "jsonl"
-        ending = f"{mode}.{extension}-{shard or 0:05}-of-{1 if of is None else of:05}"  # of 0 shards each is all
+        ending = f"{mode}.{extension}-{shard or 0:05}-of-{1 if of is None else of:05}"  # T5X treats 0 shards as one
         _count_predictions(run.written.local, small.tasks(role), ending, observed, report)
 
 
@@ -247,10 +247,10 @@ def infer_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path
     """Predicts with the checkpoint that a train config wrote, as an infer job for it would.
 
     A model whose data has no inputs is asked for scores, because there is nothing to predict from. A checkpoint that
-    was written without orbax is read without it: at gs://, orbax deletes what it does not know.
+    was written without orbax is read without it: at gs://, orbax deletes unknown files.
 
     Raises:
-      Exception: what T5X raises.
+      Exception: T5X raised it.
     """
     role = run.inferred
     features = task_features(model.FEATURE_CONVERTER_CLS, role.dataset.task_feature_lengths or ())
@@ -265,7 +265,7 @@ def infer_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path
             output_dir=str(output),
             checkpoint_period=1,
             use_orbax=layout_of(checkpoint) is not StoredLayout.T5X,
-            checkpoint_ds_iter=False,  # a task of the user's may read from a generator, whose position cannot be saved
+            checkpoint_ds_iter=False,  # a user's task may read from a generator, whose position cannot be saved
         )
     report.not_checked.append("going on with interrupted inference: it starts and ends here")
     _count_predictions(output, run.tasks(role), f"{mode}.jsonl-00000-of-00001", observed, report)

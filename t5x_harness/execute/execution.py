@@ -1,4 +1,4 @@
-"""A run in its process: what its stages build and share."""
+"""A run in its process, with the objects that its stages build and share."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _APPROXIMATE = (
 _OR_PRECISION = "; if it is finite without --tpu-numerics, a matrix product in the model needs precision='highest'"
 
 _MODELS = 8
-"""How many methods of models share their steps; the process of one run rarely has two."""
+"""The number of model methods that share their steps; the process of one run rarely has two."""
 
 
 def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution:
@@ -53,7 +53,7 @@ def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution
       progress: called with ``{"stage", "step", "of"}`` while a stage works.
 
     Raises:
-      RuntimeChoiceError: the runtime that is asked for cannot be used here.
+      RuntimeChoiceError: the requested runtime cannot be used here.
       DevicesTooLate: this process already has other devices.
       SliceError: there is no such slice.
     """
@@ -73,8 +73,8 @@ def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution
 def share_steps() -> None:
     """Makes stages share the steps that each of them would otherwise trace, lower and compile again.
 
-    To T5X, training, evaluation and inference are separate jobs, and each creates the function that decodes or scores a
-    batch. JAX caches what it traced by the function itself. The stages of one run share a process and a model that
+    To T5X, training, evaluation and inference are separate jobs. Each creates the function that decodes or scores a
+    batch. JAX caches traces by the function itself. The stages of one run share a process and a model that
     nobody changes between them, so from now on the same method of the same model has the same step; only the embedded
     T5X supports this.
     """
@@ -95,7 +95,7 @@ def note_numerics(report: StageReport, found: Contractions) -> None:
     """Reports the numerics of a run that rounds as a TPU does.
 
     Args:
-      report: of a stage that executed steps.
+      report: the report of a stage that executed steps.
       found: the matrix products of the run so far.
     """
     if found.rounded:
@@ -115,7 +115,7 @@ def note_numerics(report: StageReport, found: Contractions) -> None:
 
 
 class CannotGoOn(Exception):
-    """The harness lacks what a stage begins with; neither T5X nor the user's code has stopped."""
+    """The harness lacks something that a stage needs to begin; neither T5X nor the user's code has failed."""
 
     def __init__(self, text: str, fix: str) -> None:
         super().__init__(text)
@@ -124,12 +124,12 @@ class CannotGoOn(Exception):
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """What training left.
+    """The outcome of training.
 
     Attributes:
       step: the last step.
       checkpoint: the folder of the last checkpoint, as T5X is given it; None if none was written.
-      model: the one that was trained; None if the trainer was not given it by name.
+      model: the model that was trained; None if the trainer was not given it by name.
     """
 
     step: int
@@ -138,21 +138,21 @@ class Trained:
 
 
 class Execution:
-    """What the stages of one run build, in order; a later stage uses what an earlier one built.
+    """The objects that the stages of one run build, in order; a later stage uses those of earlier ones.
 
     Attributes:
       spec: the run.
       workspace: its folder.
       runtime: the T5X that runs.
-      slice: whose mesh it has.
-      progress: takes what it tells while it works.
-      output: where it writes; known once the config is parsed.
+      slice: the slice whose mesh it has.
+      progress: receives its progress events while it works.
+      output: the folder that it writes into; known once the config is parsed.
       config: the parsed config.
-      standins: what takes the place of data, vocabularies and checkpoints.
+      standins: the stand-ins for data, vocabularies and checkpoints.
       resolved: the objects that the config names, at full size.
-      planned: the full-size run in shapes; None if the slice has no mesh for it.
-      sandboxed: paths that were changed, to report with the first stage that executes.
-      trained: what training has left.
+      planned: the full-size run as shapes; None if the slice has no mesh for it.
+      sandboxed: the paths that were changed, which the first stage that executes reports.
+      trained: the outcome of training; None before it.
       small: the run as it is executed; None if nothing was prepared for execution.
     """
 
@@ -176,11 +176,11 @@ class Execution:
     def run(self, stage: Stage, work: Work) -> dict[str, Any]:
         """Runs one stage.
 
-        Whatever the user's config and code raise becomes findings, and the traceback goes to the log.
+        Anything that the user's config and code raise becomes findings, and the traceback goes to the log.
 
         Args:
           stage: the stage.
-          work: does its work.
+          work: the function that does its work.
 
         Returns:
           A :class:`~t5x_harness.spec.StageResult` as JSON.
@@ -197,12 +197,12 @@ class Execution:
                 raise CannotGoOn(str(error), "install JAX 0.10.2, or run without --tpu-numerics") from None
             with as_t5x(self.spec, self.runtime.location):
                 work(self, report)
-        except Exception as error:  # whatever the user's code, Gin, SeqIO or T5X raises is this run's result
+        except Exception as error:  # anything that the user's code, Gin, SeqIO or T5X raises is this run's result
             log_traceback(error)
             stopped = error
         if stopped is None and stage in (Stage.RESOLVE, Stage.PLAN) and not report.failed:
             stopped = self._error_of_t5x(report)
-        # Not while the exception is handled: it would be the context of what T5X raises when it is asked.
+        # After the except block: otherwise the exception would be the context of any error that T5X raises when asked.
         if stopped is not None and (finding := self._explained(stopped, report)) is not None:
             if self._log and finding.fix is not None:
                 finding = dataclasses.replace(finding, fix=finding.fix.replace("the run's log", self._log))
@@ -215,7 +215,7 @@ class Execution:
         return report.result().to_json()
 
     def open_config(self) -> Registrations:
-        """Parses the config, with stand-ins for what it cannot reach here; returns where its tasks were registered."""
+        """Parses the config, with stand-ins for anything out of reach here; returns where its tasks were registered."""
         import seqio
 
         from t5x_harness.gin.config import parse
@@ -235,7 +235,7 @@ class Execution:
         """Returns the plan.
 
         Raises:
-          CannotGoOn: there is none.
+          CannotGoOn: the run has no plan.
         """
         if self.planned is None:
             raise CannotGoOn("the slice has no mesh for this config", "run the plan stage, which says why")
@@ -247,10 +247,10 @@ class Execution:
         """Shrinks the config once, before the first stage that executes it, and makes its checkpoint if need be.
 
         Args:
-          report: of the stage.
-          spec: what to run, if it is not of the size of this run.
-          in_bucket: whether that checkpoint may lie at the very path in a bucket that the config names.
-          steps: train steps of a shrunk run; None for few.
+          report: the report of the stage.
+          spec: the run to execute, if its size is not that of this run.
+          in_bucket: whether that checkpoint may be written to the exact bucket path that the config names.
+          steps: the train steps of a shrunk run; None for a few.
         """
         from t5x_harness.execute.prepare import prepare
         from t5x_harness.plan.checkpoint_source import restored_paths
@@ -273,7 +273,7 @@ class Execution:
         return self.output
 
     def trained_model(self, small: PreparedRun) -> Any:
-        """Returns the trained model, so that what was traced of it serves the later stages, too."""
+        """Returns the trained model, so that its traces also serve the later stages."""
         trained = self.trained.model if self.trained is not None else None
         return trained if trained is not None else small.model
 
@@ -281,7 +281,7 @@ class Execution:
         """Returns the last checkpoint that training wrote.
 
         Raises:
-          CannotGoOn: it wrote none.
+          CannotGoOn: training wrote none.
         """
         if self.trained is None or self.trained.checkpoint is None:
             raise CannotGoOn(
@@ -291,7 +291,7 @@ class Execution:
         return self.trained.checkpoint
 
     def _explained(self, error: Exception, report: StageReport) -> Finding | None:
-        """Returns the finding for what ended a stage.
+        """Returns the finding for the error that ended a stage.
 
         If no rule knows the error, or if the harness stopped before T5X was at work, T5X is asked. Returns None if an
         operation of the harness failed and the findings say why already.
@@ -315,9 +315,9 @@ class Execution:
         return (explain_misfit(error, report.stage, self.config) if is_own else None) or finding
 
     def _error_of_t5x(self, report: StageReport) -> Exception | None:
-        """Asks T5X about a config with nothing to judge, or with values of wrong types, and returns what it raises.
+        """Asks T5X about a config with nothing to judge, or with values of wrong types, and returns the error.
 
-        Returns None if T5X takes it, or cannot be asked yet.
+        Returns None if T5X accepts it, or cannot be asked yet.
         """
         from t5x_harness.resolve.suspects import users_misfits
 

@@ -1,8 +1,8 @@
-"""Everything heavy that a run needs, imported once so that forked runs share it; touches no device.
+"""Imports everything heavy that a run needs, once, so that forked runs share it; touches no device.
 
 A zygote imports this module and forks afterwards. A T5X process spends most of its time before the first step on
-importing TensorFlow, JAX and T5X, so a fork starts where a fresh interpreter would be after several seconds. The
-harness's own stages, the modules that libraries import only at their first use, and AutoGraph's conversions of SeqIO's
+importing TensorFlow, JAX and T5X, so a fork starts at the point that a fresh interpreter reaches after several seconds.
+The harness's own stages, the modules that libraries import only when first used, and AutoGraph's conversions of SeqIO's
 functions are loaded here for the same reason.
 """
 
@@ -62,7 +62,7 @@ LATER = (
     "tensorflow_datasets.core.reader",
     "tree",
 )
-"""Modules that libraries, and the metrics of most tasks, import at their first use; some may not be installed."""
+"""Modules that libraries, and the metrics of most tasks, import when first used; some may not be installed."""
 
 for _name in LATER:
     with contextlib.suppress(ImportError):

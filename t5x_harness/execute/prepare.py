@@ -1,4 +1,4 @@
-"""Turns the resolved full-size run into the one that is executed: shrunk, with a checkpoint to start from."""
+"""Turns the resolved full-size run into the run that is executed: shrunk, with a checkpoint to start from."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class PreparedRun:
 
     Attributes:
       config: the parsed config, shrunk.
-      model: built from it.
-      partitioner: built from it.
-      roles: its datasets.
-      resolved: the full-size run, for its tasks.
-      shapes: the shrunk train state.
+      model: the model, built from the config.
+      partitioner: the partitioner, built from the config.
+      roles: the datasets of the config.
+      resolved: the resolved full-size run, which has the tasks.
+      shapes: the shrunk train state as shapes.
       first_step: the step that training starts from.
-      steps: the steps to train.
-      examples: how many examples of each task evaluation and inference read; None for all.
+      steps: the number of steps to train.
+      examples: the number of examples of each task that evaluation and inference read; None for all.
     """
 
     config: GinConfig
@@ -82,13 +82,13 @@ class PreparedRun:
 
     @property
     def inferred(self) -> DataRole:
-        """The data that a train config's checkpoint predicts: the same, unpacked and with lengths."""
+        """The data that a train config's checkpoint predicts: infer_eval, else train_eval, else train, unpacked."""
         by_name = {r.name: r for r in self.roles if self.tasks(r)}
         return self._for_predictions(by_name.get("infer_eval") or by_name.get("train_eval") or by_name["train"])
 
     def _for_predictions(self, role: DataRole) -> DataRole:
         lengths = role.dataset.task_feature_lengths or self.role("train_dataset_cfg").dataset.task_feature_lengths
-        name = registered_name(role)  # SeqIO's evaluator takes nothing else
+        name = registered_name(role)  # SeqIO's evaluator accepts only registered names
         dataset = dataclasses.replace(
             role.dataset,
             task_feature_lengths=lengths,
@@ -114,12 +114,12 @@ def prepare(
     Args:
       full: the resolved run at full size; its config is changed.
       plan: its plan.
-      spec: what to run.
-      workspace: the run's folder; stand-ins go there.
-      report: of the first stage that executes; gets the changes.
-      in_bucket: whether a stand-in for a checkpoint lies in this run's buckets at the path that the config names; else
-        it lies in the run's folder, and the path is bound anew.
-      steps: train steps of a shrunk run; None for few.
+      spec: the run to execute.
+      workspace: the run's folder, where stand-ins are written.
+      report: the report of the first stage that executes, which receives the changes.
+      in_bucket: whether a stand-in for a checkpoint is in this run's buckets at the path that the config names; else
+        it is in the run's folder, and the path is rebound.
+      steps: the train steps of a shrunk run; None for a few.
 
     Raises:
       Exception: the shrunk model cannot be built.
@@ -129,7 +129,7 @@ def prepare(
         _take_few_devices(plan, report)
     partitioner = config.build("partitioner")
     axes = sizes.Axes(plan.mesh["data"], plan.mesh["model"], partitioner.mesh.shape["data"])
-    start = find_initial(config)  # the run here has a MODEL_DIR of its own, without earlier checkpoints
+    start = find_initial(config)  # the run here has its own MODEL_DIR, without earlier checkpoints
     first = first_step_of(config, start)
     shrinker = Shrinker(config, axes, first, vocabulary_ids(full.model), steps)
     if not spec.settings.full_size:
@@ -169,7 +169,7 @@ def _take_few_devices(plan: Planned, report: StageReport) -> None:
 def first_step_of(config: GinConfig, start: StartPoint) -> int:
     """Returns the step of the checkpoint to start from.
 
-    If its path names no step, that is the step of public checkpoints, provided that training goes beyond it.
+    If its path names no step, it is the step of public checkpoints, provided that training goes beyond that step.
     """
     if start.path is None:
         return 0

@@ -1,4 +1,4 @@
-"""The calls that the processes of a run answer: its own, and those that compile one of its programs each."""
+"""The calls that a run's processes answer: the run's own process, and those that each compile one of its programs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def open_run(argument: Mapping[str, Any], progress: Progress) -> SimpleNamespace
     """Sets up this process for a run; see :func:`~t5x_harness.execute.execution.open_execution`.
 
     Returns:
-      The functions that can be called, by name: each stage, and what there is to know of a run between or after them.
+      The functions that can be called, by name: each stage, and queries about a run between or after its stages.
     """
     run = open_execution(argument, progress)
     stages = {stage.value: functools.partial(run_stage, run, stage) for stage in Stage}
@@ -44,13 +44,13 @@ def run_stage(run: Execution, stage: Stage) -> dict[str, Any]:
 
 
 def job(run: Execution, shrink: bool, steps: int | None = None, standins: bool = False) -> dict[str, Any]:
-    """Returns what a job that makes a planned run binds beside its config.
+    """Returns the bindings that a job for a planned run needs in addition to its config.
 
     Args:
       run: the run.
-      shrink: whether the job runs at the sizes that the stages here have.
-      steps: train steps of the job; None for those of the config, or for few if it is shrunk.
-      standins: whether a checkpoint that cannot be read here is generated at the config's sizes, too; for a shrunk run
+      shrink: whether the job runs at the sizes of the stages here.
+      steps: the train steps of the job; None for those of the config, or for a few if it is shrunk.
+      standins: whether a checkpoint that cannot be read here is also generated at the config's sizes; for a shrunk run
         one always is.
 
     Returns:
@@ -61,7 +61,7 @@ def job(run: Execution, shrink: bool, steps: int | None = None, standins: bool =
 
     def prepare(run: Execution, report: StageReport) -> None:
         if shrink or standins:
-            # The job has the slice itself.
+            # The job runs on the slice itself.
             sized = run.spec.with_settings(full_size=not shrink, full_mesh=True)
             run.prepared(report, sized, in_bucket=False, steps=steps)
         if steps is not None and not shrink:
@@ -85,13 +85,13 @@ def _limit_steps(config: GinConfig, steps: int) -> list[Change]:
 
     Args:
       config: the parsed config; changed.
-      steps: how many.
+      steps: the number of train steps.
 
     Returns:
-      What was changed; nothing if the config does not train, or already trains as many.
+      The changes; none if the config does not train, or already trains for that many steps.
 
     Raises:
-      ValueError: the step that the run starts from is not known, so its last one cannot be.
+      ValueError: the step that the run starts from is not known, so its last step cannot be known.
     """
     if config.mode is not Mode.TRAIN:
         return []
@@ -116,21 +116,21 @@ def _bound(config: GinConfig, key: BindingKey, value: int) -> list[Change]:
 
 
 def programs(run: Execution) -> dict[str, Any]:
-    """Returns what the aot stage has to know of a planned run; see :class:`t5x_harness.aot.request.AotRun`."""
+    """Returns the facts about a planned run that the aot stage needs; see :class:`t5x_harness.aot.request.AotRun`."""
     from t5x_harness.aot.programs import aot_run
 
     return aot_run(run.plan_or_stop()).to_json()
 
 
 def artifacts(run: Execution) -> dict[str, Any]:
-    """Returns what the run wrote; see :func:`t5x_harness.execute.artifacts.read_artifacts`."""
+    """Returns the run's output; see :func:`t5x_harness.execute.artifacts.read_artifacts`."""
     from t5x_harness.execute.artifacts import read_artifacts
 
     return read_artifacts(run)
 
 
 class ProgramProcess:
-    """One program: lowered, and then compiled when no other process of this machine compiles.
+    """One program, which is lowered, and then compiled once no other process on this machine compiles.
 
     Its arguments set up this process for the run that the program is one of; see
     :func:`~t5x_harness.execute.execution.open_execution`.
@@ -139,7 +139,7 @@ class ProgramProcess:
     def __init__(self, argument: Mapping[str, Any], progress: Progress) -> None:
         self._run = open_execution(argument, progress)
         self._lowered: Any = None
-        self._turn = contextlib.ExitStack()  # to compile: the end of the process gives it back, however it comes
+        self._turn = contextlib.ExitStack()  # to compile; released when the process ends, however it ends
 
     def lower(self, program: dict[str, Any]) -> dict[str, Any]:
         """Lowers the program for the slice.
@@ -148,7 +148,7 @@ class ProgramProcess:
           program: an :class:`~t5x_harness.aot.request.ProgramSpec` as JSON.
 
         Returns:
-          A :class:`~t5x_harness.aot.request.LoweredProgram` as JSON, or ``finding``: what is wrong, as JSON.
+          A :class:`~t5x_harness.aot.request.LoweredProgram` as JSON, or ``finding``: the mistake, as JSON.
         """
         from t5x_harness.aot.programs import lower
         from t5x_harness.aot.refusals import NotCompiled
@@ -160,7 +160,7 @@ class ProgramProcess:
             assert self._run.config is not None
             spec = ProgramSpec.from_json(program)
             self._lowered, described = lower(spec, self._run.config, self._run.slice)
-        except Exception as error:  # whatever the user's model, T5X or JAX raises
+        except Exception as error:  # anything that the user's model, T5X or JAX raises
             log_traceback(error)
             if isinstance(error, NotCompiled):
                 return {"finding": error.finding.to_json()}
@@ -168,10 +168,10 @@ class ProgramProcess:
         return described.to_json()
 
     def await_turn(self, lock: str) -> None:
-        """Waits until no other process compiles for a TPU; from then until its end, this one does.
+        """Waits until no other process compiles for a TPU, then keeps the others from it until this process ends.
 
         Args:
-          lock: the file that is locked.
+          lock: the lock file.
         """
         from t5x_harness.aot.libtpu import one_at_a_time
 
@@ -182,8 +182,8 @@ class ProgramProcess:
         """Compiles the program that was lowered; see :func:`t5x_harness.aot.libtpu.compile_program`.
 
         Args:
-          folder: a new folder, for what the compiler says of it.
-          until: an :class:`~t5x_harness.aot.libtpu.Until`.
+          folder: a new folder for the compiler's output.
+          until: an :class:`~t5x_harness.aot.libtpu.Until`'s value.
 
         Returns:
           A :class:`~t5x_harness.aot.libtpu.CompilerResult` as JSON.

@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from t5x_harness.plan.state_shapes import StateShapes
 
 _ON, _OFF = "1", "0"
-"""The values of the variable that says whether programs of T5X shrink their config."""
+"""The values of the variable that determines whether T5X's programs shrink their config."""
 
 _BATCH = 512
 """The batch size that TFDS examples are generated for; the config's is not known when a source is read."""
 
 
 def _say(about: str, what: str) -> None:
-    # One write, line feed included: processes and hosts of a pod share the terminal, and print makes two.
+    # One write, line feed included: processes and hosts of a pod share the terminal, and print writes twice.
     sys.stderr.write(f"t5x-harness: {about}: {what}\n")
     sys.stderr.flush()
 
@@ -71,7 +71,7 @@ def variables(project: str = "", *, shrink: bool = False) -> dict[str, str]:
 
 
 def install() -> None:
-    """Makes this process create stand-ins for what is in no bucket, and shrink the config of T5X, if it is asked to."""
+    """Makes this process create stand-ins for anything missing in its buckets, and shrink T5X's config, if asked to."""
     here, project = store(), os.environ.get(STANDINS_VARIABLE)
     if here is not None and here.standins is not None and project:
         made = _ProcessStandIns(here, here.standins, project)
@@ -100,7 +100,7 @@ class _ProcessStandIns:
 
     @functools.cached_property
     def _own(self) -> Path:
-        """A folder of this process alone, on the disk of the buckets, so that files can be moved in one step."""
+        """A folder for this process alone, on the disk of the buckets, so that files can be moved in one step."""
         self._folder.mkdir(parents=True, exist_ok=True)
         own = Path(tempfile.mkdtemp(prefix="process-", dir=self._folder))
         owner = os.getpid()
@@ -116,7 +116,7 @@ class _ProcessStandIns:
             yield
 
     def take_vocabularies(self, _: ModuleType) -> None:
-        """Makes SeqIO open generated vocabularies if theirs are in no bucket."""
+        """Makes SeqIO open generated vocabularies if the real ones are in no bucket."""
         from t5x_harness.standins.vocabularies import VocabularyFiles
 
         process = self
@@ -135,7 +135,7 @@ class _ProcessStandIns:
         ).install()
 
     def _explain(self, what: str, path: str) -> None:
-        """Reports once why something gets no stand-in: its bucket is the user's."""
+        """Reports once that something gets no stand-in because its bucket is the user's."""
         found, place = bucket_and_name(path), self._here.local(path)
         if what in self._explained or found is None or place is None or place.exists():
             return
@@ -223,13 +223,13 @@ class _ProcessStandIns:
 
 
 def _repeat_below_traceback(why: str, owner: int) -> None:
-    """Repeats the message below the long traceback of a process that ended with an error."""
+    """Repeats the message after the long traceback of a process that ended with an error."""
     if os.getpid() == owner and getattr(sys, "last_value", None) is not None:
         _say_standin(why)
 
 
 class _Shrinking:
-    """What this process has shrunk."""
+    """The state of shrinking in this process."""
 
     def __init__(self) -> None:
         self._owner = os.getpid()
@@ -237,11 +237,11 @@ class _Shrinking:
         self._kept = contextlib.ExitStack()
 
     def shrink(self) -> None:
-        """Shrinks Gin's config. If that fails, T5X goes on: its own error is worth more than one from here."""
+        """Shrinks Gin's config. If that fails, T5X continues: its own error is worth more than one from here."""
         self._parsed = True
         try:
             self._shrink()
-        except Exception as error:  # whatever the user's config and code raise
+        except Exception as error:  # anything that the user's config and code raise
             _say_shrunk(f"stopped, and T5X goes on with the config as it is now: {type(error).__name__}: {error}")
 
     def at_end(self) -> None:
@@ -284,7 +284,7 @@ class _Shrinking:
         roles = roles_of(config)
         batch = max((role.dataset.batch_size for role in roles if isinstance(role.dataset.batch_size, int)), default=0)
         if start.path and (shapes := _state_shapes(config)):
-            # Whatever makes stand-ins deals with a missing checkpoint; otherwise it is T5X's error.
+            # With stand-ins, a missing checkpoint is replaced; otherwise it is T5X's error.
             spec = RunSpec((), mode=mode, settings=RunSettings(standins=StandInPolicy.OFF))
             made = StartMaker(config, start, first, full, shapes, config.build("partitioner"), spec)
             folder = Path(tempfile.mkdtemp(prefix="t5x-harness-shrink-"))

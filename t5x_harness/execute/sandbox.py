@@ -1,4 +1,4 @@
-"""Moves a run's output into the run's own folder, and fills in paths that are given only when a job starts."""
+"""Moves a run's output into the run's own folder, and fills in paths that are set only when a job starts."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _OF_A_JOB = (
     _CHECKPOINT, "train_ds*", "train", "training_eval", "inference_eval", "events.out.tfevents*", "config.gin",
     "model-info.txt", "*.jsonl*", "tmp-*",
 )  # fmt: skip
-"""What T5X's jobs write into their folder, and later continue from or append to."""
+"""The names that T5X's jobs write into their folder, and later continue from or append to."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunOutput:
-    """Where a run writes.
+    """The folder that a run writes into.
 
     Attributes:
-      address: as T5X is given it.
+      address: the folder's path or URL as T5X is given it.
       local: the same folder on this machine's disk, where the harness reads it.
       is_in_bucket: whether it is in a bucket of the emulated Google Cloud.
     """
@@ -39,7 +39,7 @@ class RunOutput:
 def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> RunOutput:
     """Returns the folder that a run writes into.
 
-    It is the one that was asked for, else the config's own if that is in an emulated bucket, else the run's own.
+    It is the requested one, else the config's own if that is in an emulated bucket, else the run's own.
 
     Args:
       config: the parsed config.
@@ -54,7 +54,7 @@ def output_folder(config: GinConfig, asked: str | None, workspace: Path) -> RunO
 
 
 def not_written_to(config: GinConfig, folder: RunOutput) -> str | None:
-    """Describes what is not checked if a run does not write into the config's bucket; returns None if it does."""
+    """Describes what is left unchecked if a run does not write into the config's bucket; returns None if it does."""
     given = config.program.final.get(("", config.entry, _parameter(config)))
     value = config.program.resolve(given).value if given is not None else None
     if not isinstance(value, str) or not is_remote(value) or folder.address == value:
@@ -64,11 +64,11 @@ def not_written_to(config: GinConfig, folder: RunOutput) -> str | None:
 
 
 def empty(folder: RunOutput, restored: Iterable[str] = ()) -> None:
-    """Makes a folder in a bucket, or clears it of what an earlier job left, because a run here starts from scratch.
+    """Makes a folder in a bucket, or clears it of an earlier job's files, because a run here starts from scratch.
 
     Args:
-      folder: the run's.
-      restored: the checkpoints that its config names, or folders of them. They stay, even those in this folder.
+      folder: the run's folder.
+      restored: the checkpoints that its config names, or folders of checkpoints. They stay, even in this folder.
     """
     if not folder.is_in_bucket:
         return
@@ -86,16 +86,16 @@ def empty(folder: RunOutput, restored: Iterable[str] = ()) -> None:
 
 
 def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: StandInPolicy) -> list[Change]:
-    """Binds the output folder, and gives a value to paths that are required.
+    """Binds the output folder, and sets the required paths.
 
     Args:
       config: the parsed config.
-      model_dir: where the run writes, as T5X is given it.
+      model_dir: the folder that the run writes into, as T5X is given it.
       workspace: the run's folder.
       policy: whether stand-ins are generated; if not, paths stay without a value.
 
     Returns:
-      What was changed; ``%gin.REQUIRED`` stands for a path that nothing gave.
+      The changes; ``%gin.REQUIRED`` stands for a path without a value.
     """
     changes = []
     output = output_key(config)

@@ -1,7 +1,7 @@
-"""Makes a parsed config as small as still exercises mesh, packing, checkpoint, restore, eval and infer.
+"""Shrinks a parsed config as far as it still exercises mesh, packing, checkpoint, restore, eval and infer.
 
 The rules rebind values in gin's own tables after parsing, at the binding that holds the literal. If ``total_steps`` is
-``%TRAIN_STEPS``, the macro changes, so that a schedule that reads it shrinks, too.
+``%TRAIN_STEPS``, the macro changes, so that a schedule that reads it also shrinks.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Shrinker:
     """Applies the rules to one config.
 
     Attributes:
-      config: what to shrink.
+      config: the config to shrink.
       axes: the mesh of the slice.
       first_step: the step of the checkpoint that the run starts from.
-      vocabulary: ids that the run's vocabularies can produce; None if unknown.
-      steps: train steps that the user asked for; None for the few that suffice.
-      changes: what was changed so far.
+      vocabulary: the number of ids that the run's vocabularies can produce; None if unknown.
+      steps: the train steps that the user asked for; None for the few that suffice.
+      changes: the changes so far.
     """
 
     config: GinConfig
@@ -95,7 +95,7 @@ class Shrinker:
             self._reshape(key, head_dims[n])
         for names, target in ((WIDTH, _WIDTH_TARGET), (MLP, _MLP_TARGET)):
             for key, n in list(bound_integers(self.config, names)):
-                # Models that derive the head size from the width need the heads to divide it still.
+                # Models that derive the head size from the width still need the heads to divide it.
                 divides = math.lcm(*(small for h, small in heads.items() if n % h == 0)) if names is WIDTH else 1
                 small = sizes.small_width(n, target, self.axes, divides)
                 exact = joined.get(n) if names is WIDTH else None

@@ -1,4 +1,4 @@
-"""How small each number of a config, and each array of its checkpoint, may become: arithmetic only.
+"""The arithmetic of shrinking: how small each number of a config, and each array of its checkpoint, may become.
 
 Every function keeps what the mesh and T5X check: whatever divided the original divides the result, and a value at or
 below its target does not change.
@@ -15,23 +15,23 @@ from collections.abc import Iterable, Mapping
 from t5x_harness.plan.arrays import Leaf
 
 DEVICES = 8
-"""Devices that a run executes on: as many as the smallest TPU slices of Vertex AI have. All share this machine's cores,
-and a step takes longer the more there are."""
+"""The most devices that a run executes on: as many as Vertex AI's smallest TPU slices have. All share this machine's
+cores, and each further one makes a step slower."""
 
 LAYERS = 1
-"""Layers of a stack. The plan traces all of them at full size; here each one more costs tracing and compiling."""
+"""The layers of a stack. The plan traces all of them at full size; here each one costs more tracing and compiling."""
 
 LONGEST = 64
-"""Tokens of the longest feature."""
+"""The tokens of the longest feature."""
 
 SHORTEST = 16
-"""Tokens that any feature keeps: with fewer, span corruption has no room for its sentinels."""
+"""The tokens that any feature keeps: with fewer, span corruption has no room for its sentinels."""
 
 STEPS = 4
-"""Train steps: two periods of two steps, so that a checkpoint and an eval happen in the middle and at the end."""
+"""The train steps: two periods of two, so that a checkpoint and an eval happen in the middle and at the end."""
 
 FEWEST_EXAMPLES = 8
-"""Examples that any batch keeps, so that packing has something to pack."""
+"""The examples that any batch keeps, so that packing has something to pack."""
 
 LARGE_VOCABULARY = 65_536
 
@@ -40,7 +40,7 @@ _LAYER = re.compile(r"/layers_\d+/")
 
 @dataclasses.dataclass(frozen=True)
 class Axes:
-    """Devices along the mesh's axes.
+    """The numbers of devices along the mesh's axes.
 
     Attributes:
       data: positions along the data axis of the slice's mesh, which decide what divides the original.
@@ -54,7 +54,7 @@ class Axes:
 
     @property
     def positions(self) -> int:
-        """Data positions that the run executes on."""
+        """The number of data positions that the run executes on."""
         return self.data if self.executed is None else self.executed
 
     def dividing(self, value: int) -> int:
@@ -69,7 +69,7 @@ def _multiple_of(factor: int, at_least: int) -> int:
 
 
 def small_axis(data: int, model: int) -> int:
-    """Returns how many data positions to execute on: as many as fit on :data:`DEVICES`, but at least 2 of several.
+    """Returns how many data positions to execute on: as many as fit on :data:`DEVICES`, but at least 2 if possible.
 
     Args:
       data: positions along the data axis of the slice's mesh.
@@ -89,10 +89,10 @@ def small_width(width: int, target: int, axes: Axes, multiple_of: int = 1) -> in
     """Returns a model dimension near ``target``, divisible by what divided the original.
 
     Args:
-      width: the original.
+      width: the original dimension.
       target: the size to aim at.
-      axes: the mesh; two-dimensional parameter sharding cuts widths along the data axis, too.
-      multiple_of: what else must divide the result, if it relates to another width.
+      axes: the mesh; two-dimensional parameter sharding also cuts widths along the data axis.
+      multiple_of: another number that must divide the result, if it relates to another width.
     """
     factor = math.lcm(axes.dividing(width), multiple_of)
     return min(width, _multiple_of(factor, target))
@@ -110,7 +110,7 @@ def small_lengths(lengths: Mapping[str, int]) -> dict[str, int]:
 def small_batch(batch: int, axes: Axes, microbatches: int = 1) -> int:
     """Returns the smallest batch, of 8 examples or more, that divides among positions and microbatches as before."""
     if batch % axes.data or batch % microbatches:
-        return batch  # the plan refuses it, which a smaller batch must not hide
+        return batch  # the plan refuses such a batch, and a smaller one must not hide that
     each_full = (batch // microbatches) % axes.data == 0
     factor = axes.positions * microbatches if each_full else math.lcm(axes.positions, microbatches)
     return min(batch, _multiple_of(factor, FEWEST_EXAMPLES))
@@ -120,8 +120,8 @@ def small_vocabulary(size: int, real: int, axes: Axes) -> int:
     """Returns the embedding's rows: as many as before unless they are many and the vocabulary needs far fewer.
 
     Args:
-      size: rows of the original.
-      real: ids that the vocabularies can produce.
+      size: the number of rows of the original.
+      real: the number of ids that the vocabularies can produce.
       axes: the mesh.
     """
     if size <= LARGE_VOCABULARY:
@@ -130,14 +130,14 @@ def small_vocabulary(size: int, real: int, axes: Axes) -> int:
 
 
 def steps_in_proportion(value: int, before: int, after: int) -> int:
-    """Scales a schedule's number of steps like the train steps; a positive number stays at least 1."""
+    """Scales a schedule's number of steps like the train steps; a positive number remains at least 1."""
     return value if value <= 0 or before <= 0 else max(1, value * after // before)
 
 
 class Shrunk:
     """The shapes that a full-size checkpoint's arrays have for the shrunk model.
 
-    A config that renames, drops or rebuilds parts of a checkpoint while it restores it reads them by their names in the
+    A config that renames, drops or rebuilds parts of a checkpoint while restoring it reads them by their names in the
     checkpoint, which differ from the model's. A stand-in with the model's own names would be no input for its
     transformations.
 
@@ -165,7 +165,7 @@ class Shrunk:
         taker = self._takers.get(name, name)
         for like in (taker, _LAYER.sub("/layers_0/", taker)):
             if like in self._small and stored == self._full.get(like, stored):
-                return self._small[like]  # of an optimizer's state, with as many dimensions as that has at this size
+                return self._small[like]  # of an optimizer's state, with its number of dimensions at this size
             sizes = self._sizes(like)
             if len(sizes) == len(stored):
                 return tuple(

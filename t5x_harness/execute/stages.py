@@ -1,4 +1,4 @@
-"""The stages that a run's process runs: those before execution, and the table of all."""
+"""The stages that a run's process runs: the stages before execution, and the table of all stages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def resolve_stage(run: Execution, report: StageReport) -> None:
 
 
 def plan_stage(run: Execution, report: StageReport) -> None:
-    """Plans the run at full size, in shapes only."""
+    """Plans the run at full size, with shapes only."""
     assert run.resolved is not None
     run.planned = plan(run.resolved, run.slice, report)
 

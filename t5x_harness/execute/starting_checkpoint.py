@@ -1,7 +1,7 @@
 """The checkpoint that an executed run starts from: the user's own, or a stand-in where the run looks for it.
 
 A config that starts from ``gs://…/checkpoint_1000000`` cannot reach it here, and a shrunk model could not load it.
-The stand-in has the shapes of the (shrunk) model, the step that the config's path names, and the real one's layout, so
+The stand-in has the shapes of the (shrunk) model, the step in the config's path, and the real one's layout, so
 that restoring it is the real restore.
 """
 
@@ -41,7 +41,7 @@ _COMMITTED = "commit_success.txt"
 _STEP = "state/step"
 
 Renaming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Given the train state's arrays by name, returns the checkpoint's."""
+"""A function from the train state's arrays by name to the checkpoint's."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,7 +55,7 @@ class StartMaker:
       full: the train state at full size; None if it is not known.
       shapes: the train state as it is executed.
       partitioner: the runtime's partitioner.
-      spec: what to run.
+      spec: the run to execute.
     """
 
     config: GinConfig
@@ -71,8 +71,8 @@ class StartMaker:
 
         Args:
           workspace: the run's folder.
-          report: of the first stage that executes.
-          in_bucket: whether a stand-in may lie in this run's buckets at the path that the config names.
+          report: the report of the first stage that executes.
+          in_bucket: whether a stand-in may be written to this run's buckets, at the path that the config names.
         """
         start, config = self.start, self.config
         assert start.path
@@ -126,9 +126,9 @@ class StartMaker:
         return stored is not None and all(shapes.get(path) == shape for path, shape in executed.items())
 
     def _kind(self) -> CheckpointKind:
-        """Returns the layout of the checkpoint that is replaced: what is on disk, else what its path suggests."""
+        """Returns the layout of the checkpoint that is replaced: that on disk, else that suggested by its path."""
         if jax.process_count() > 1:
-            return CheckpointKind.LEGACY  # orbax would wait for the other hosts, of which each has its own here
+            return CheckpointKind.LEGACY  # orbax would wait for the other hosts, but each has its own here
         kind = kind_at(self.start.path or "", use_orbax=uses_orbax(self.config))
         seen = layout_of(self.start.checkpoint) if self.start.reachable and self.start.checkpoint else None
         if seen is StoredLayout.ORBAX:
@@ -151,12 +151,12 @@ class StartMaker:
         return lambda _: _filled_arrays(arrays, self.step)
 
     def _stored(self) -> StoredTree | None:
-        """Returns what the user's checkpoint holds; None if it cannot be read or is TensorFlow's."""
+        """Returns the contents of the user's checkpoint; None if it cannot be read or is TensorFlow's."""
         if not self.start.reachable or self.start.checkpoint is None:
             return None
         try:
             tree = read_tree(self.start.checkpoint)
-        except Exception:  # each library has its own exceptions; CKP27 has reported it, and the user goes on
+        except Exception:  # each library has its own exceptions; CKP27 has reported it
             return None
         return tree if tree is not None and tree.layout is not StoredLayout.TENSORFLOW else None
 
@@ -166,7 +166,7 @@ def _sizes(shapes: StateShapes) -> Mapping[str, tuple[int, ...]]:
 
 
 def _place_in_bucket(start: StartPoint, step: int) -> str | None:
-    """Clears the very path that the config names, and returns the folder for a stand-in there.
+    """Clears the exact path that the config names, and returns the folder for a stand-in there.
 
     Returns None if the path is in no bucket here.
     """
@@ -185,9 +185,10 @@ def _place_in_bucket(start: StartPoint, step: int) -> str | None:
 def _remove(address: str, local: Path) -> None:
     """Removes the run's copy of a checkpoint from its bucket in a way that clears TensorFlow's cache, too.
 
-    TensorFlow caches an object's size for some seconds, and fails to read an object that has shrunk meanwhile. The
-    user's code, or an earlier run in this process, may have read the checkpoint; TensorFlow forgets what it removes
-    itself. Files are truncated first, because the server reads a file that it has not seen before it removes it.
+    TensorFlow caches an object's size for some seconds, and fails to read an object that has since shrunk. The
+    user's code, or an earlier run in this process, may have read the checkpoint. TensorFlow forgets objects that it
+    removes itself. Files are truncated first, because the server reads a file that it has not seen before it removes
+    it.
     """
     import tensorflow as tf
 
@@ -214,19 +215,19 @@ def write_standin(
     """Writes a checkpoint of small random parameters and an empty optimizer state.
 
     Args:
-      folder: where ``checkpoint_<step>`` goes: a local folder, or one in a bucket, as ``gs://bucket/model``.
+      folder: the parent of ``checkpoint_<step>``: a local folder, or one in a bucket, such as ``gs://bucket/model``.
       step: the step to write into it.
-      shapes: the train state, with the optimizer's part, as pretrained checkpoints have it.
+      shapes: the train state, including the optimizer's part, which pretrained checkpoints have.
       partitioner: the runtime's partitioner.
       kind: its layout, and whose optimizer state is written.
-      held: renames the arrays, for a checkpoint that does not hold the train state's own.
-      written_in: an empty folder to write it in, for a caller that moves it to its place when it is complete.
+      held: the function that renames the arrays, for a checkpoint that does not hold the train state's own.
+      written_in: an empty folder to write it in, for a caller that moves it into place when it is complete.
 
     Returns:
-      The checkpoint's folder, once it is in its place.
+      The checkpoint's folder, once it is in place.
     """
     here = store()
-    # On the disk of the emulated Google Cloud: the same objects, without a request for each.
+    # Written to the disk of the emulated Google Cloud: the same objects, without a request for each.
     place = epath.Path(written_in or (here.local(os.fspath(folder)) if here is not None else None) or folder)
     place.mkdir(parents=True, exist_ok=True)
     state = _filled(shapes.initializer.global_train_state_shape, step)
@@ -267,7 +268,7 @@ def _filled_arrays(arrays: Mapping[str, StoredArray], step: int) -> dict[str, An
 
 
 def _as_transformation(held: Renaming) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """Turns the renaming into what T5X applies while it saves, to the state and to what it knows of each array."""
+    """Turns the renaming into one that T5X applies while it saves, to the state and to the facts on each array."""
 
     def transform(state: Any, _: Any) -> tuple[Any, Any]:
         arrays = held(_flat(state))
@@ -294,13 +295,13 @@ def _write_legacy(
     apart = {name for name, (leaf, axes) in leaves.items() if axes is not None and hasattr(leaf, "shape")}
     if held is not None:
         values = dict(held(values))
-        # T5X reads what is in the file itself for any array, and a folder's only for one that has partition axes.
+        # T5X reads any array that is in the file itself, but a folder's only for an array with partition axes.
         apart = {name for name, value in values.items() if name in apart or (name not in leaves and np.ndim(value) > 1)}
     checkpoint = place / f"checkpoint_{step}"
     write_legacy_checkpoint(checkpoint, values, apart, in_bucket=in_bucket)
     if in_bucket and kind is CheckpointKind.PUBLISHED:
-        # Where T5X evaluates a checkpoint at gs://, orbax deletes the folders in it, or beside it, that have no such
-        # file. Buckets of published models refuse that, and T5X goes on; emulated ones refuse nothing.
+        # If T5X evaluates a checkpoint at gs://, orbax deletes the folders in it, or beside it, that have no such
+        # file. Buckets of published models refuse that, and T5X continues; emulated ones refuse nothing.
         for committed in (checkpoint, *(checkpoint / name.replace("/", ".") for name in apart)):
             (committed / _COMMITTED).write_bytes(b"")
 
@@ -330,8 +331,8 @@ def _with_adafactor(state: Any, step: int) -> Any:
 def _of_adafactor(own: dict[str, tuple[Any, Any]], theirs: dict[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
     """Returns a state's leaves with the optimizer state of another.
 
-    What the config's optimizer has under the same names is kept: it is an Adafactor, too, whose settings may fit
-    another model.
+    Entries that the config's optimizer has under the same names are kept: it is also an Adafactor, whose settings may
+    fit another model.
     """
     kept = {name: leaf for name, leaf in own.items() if not name.startswith(_PARAM_STATES)}
     for name, leaf in theirs.items():

@@ -1,4 +1,4 @@
-"""The train stage: T5X's own ``train`` on the shrunk config, then a look at what it left."""
+"""The train stage: T5X's own ``train`` on the shrunk config, then a check of its outcome."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from t5x_harness.resolve.datasets import few_examples
 from t5x_harness.upstream.t5x import count_batches
 
 _SAMPLE = 4096
-"""How many values of each array are compared. In a model that trains, all values of some array change."""
+"""The number of values of each array that are compared. In a model that trains, all values of some array change."""
 
 _NOTHING = 1e-7
 """A change, relative to the array's size, that float32 can hardly represent."""
 
 _LEAST_RATE = 1e-5
-"""The sum of all steps' learning rates below which parameters may well stay the same."""
+"""The sum of all steps' learning rates below which parameters may well remain the same."""
 
 
 def train_stage(run: Execution, report: StageReport) -> None:
@@ -68,7 +68,7 @@ class _Counter:
     """Counts the batches that a trainer takes, one for each train step, and observes which model it trains.
 
     Attributes:
-      model: the one that is trained; None if the trainer is not given it by name.
+      model: the model that is trained; None if the trainer is not given it by name.
       began: the step of the train state that the trainer was given.
       params: samples of that state's parameters; none if the trainer is not given it by name.
     """
@@ -81,7 +81,7 @@ class _Counter:
         self._taken_batches: int | None = None  # None while no trainer is watched
 
     def steps_made(self, ended: int, state: Any) -> int:
-        """Returns how many steps were made: the smallest number that any sign of them shows.
+        """Returns how many steps were made: the smallest number that any evidence shows.
 
         Args:
           ended: the step that T5X returned.
@@ -93,7 +93,7 @@ class _Counter:
         return max(0, min(signs))
 
     def watch(self, trainer_cls: Any) -> Callable[..., Any]:
-        """Returns the same trainer, whose train loop is observed through the batches that it draws."""
+        """Returns the same trainer, with its train loop observed through the batches that it draws."""
 
         def make(*args: Any, **kwargs: Any) -> Any:
             trainer = trainer_cls(*args, **kwargs)
@@ -126,7 +126,7 @@ def _losses(scalars: dict[str, dict[int, float]], report: StageReport) -> None:
 def _learnt(counter: _Counter, state: Any, scalars: dict[str, dict[int, float]], report: StageReport) -> None:
     """Adds a finding if T5X's Adafactor changed nothing at the learning rates that T5X logged.
 
-    Other optimizers may have rates of their own, or accumulate gradients over many steps.
+    Other optimizers may have their own rates, or accumulate gradients over many steps.
     """
     if not isinstance(getattr(counter.model, "optimizer_def", None), adafactor.Adafactor):
         return
@@ -170,12 +170,12 @@ def nothing_learnt(before: Sequence[np.ndarray[Any, Any]], params: Any, rates: S
     """Describes a training that changed no parameter although its learning rates were not zero.
 
     Args:
-      before: what :func:`sampled` returned before training.
+      before: the result of :func:`sampled` before training.
       params: the parameters after it.
       rates: the learning rate of each step, as T5X wrote it.
 
     Returns:
-      None if a parameter changed, or if that cannot be decided.
+      The finding; None if a parameter changed, or if that cannot be decided.
     """
     if not before or not rates or sum(rates) < _LEAST_RATE:
         return None
@@ -193,7 +193,8 @@ def _restores(config: GinConfig, state: Any, model_dir: str, step: int, report: 
     """Restores the last checkpoint with the runtime's own manager and compares it leaf by leaf."""
     partitioner = config.build("partitioner")
     save = config.build("checkpoint_cfg").save
-    # Not a manager of MODEL_DIR: at gs://, orbax deletes the folders in it that are not checkpoints, as of TensorBoard.
+    # Not a manager of MODEL_DIR: at gs://, orbax deletes the folders in it that are not checkpoints, such as
+    # TensorBoard's.
     with tempfile.TemporaryDirectory() as elsewhere:
         manager = checkpoints.OrbaxCheckpointManagerInterface(elsewhere, state, partitioner, save_dtype=save.dtype)
         restored = _leaves(manager.restore(path=os.path.join(model_dir, f"checkpoint_{step}")))
@@ -222,7 +223,7 @@ def _leaves(state: Any) -> dict[str, Any]:
 
 
 def _same(ours: Any, stored: Any, dtype: str | None) -> bool:
-    """Returns whether a stored array equals ours at the precision that it was saved in."""
+    """Returns whether a stored array equals ours at the precision that it was saved with."""
     a, b = np.asarray(ours), np.asarray(stored)
     if a.shape != b.shape:
         return False
