@@ -1,4 +1,4 @@
-"""Runs in processes of their own, forked from one that imported the stack once."""
+"""Runs in separate processes, forked from one that has imported the stack."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ class WorkerError(Exception):
 
     Attributes:
       log_tail: the last lines of the log, at most 40; empty if nothing was written.
-      fix: what to do about it; empty if only the log may tell.
+      fix: the remedy; empty if only the log may show one.
     """
 
     def __init__(self, message: str, *, log_tail: str = "", fix: str = "") -> None:
@@ -16,19 +16,19 @@ class WorkerError(Exception):
         self.log_tail = log_tail
         self.fix = fix
         if log_tail:
-            # A note is shown wherever the traceback is, and leaves str(error) to one line for tables.
+            # A note is shown with every traceback, and str(error) remains one line for tables.
             self.add_note(f"Last lines of its log:\n{log_tail}")
 
 
 class RunRaised(WorkerError):
-    """The called method, or the factory, raised an exception. The child lives on.
+    """The called method, or the factory, raised an exception. The child continues.
 
     Attributes:
-      type_name: the exception's type, with its module unless it is a builtin.
-      message: ``str`` of the exception.
+      type_name: the name of the exception's type, with its module unless it is a builtin.
+      message: the exception's ``str``.
       traceback: the child's traceback as text, without the frames of the harness.
       at: file and line of an exception that ends programs; None for any other.
-      method: the method that raised it; for the factory, its name with its module.
+      method: the method that raised it; for the factory, the factory's name with its module.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class RunTimedOut(WorkerError):
     """The call took longer than its limit, and the child was killed.
 
     Attributes:
-      stack: the Python stacks of the child's threads just before it was killed; empty if it gave none.
+      stack: the Python stacks of the child's threads just before it was killed; empty if it wrote none.
     """
 
     def __init__(self, message: str, *, stack: str = "", log_tail: str = "") -> None:
@@ -76,7 +76,7 @@ class ZygoteFailed(WorkerError):
     """The process that starts runs could not be started, so no run can start.
 
     Attributes:
-      module: the preloaded module at fault; None if there is none.
+      module: the preloaded module at fault; None if no module is.
     """
 
     def __init__(self, message: str, *, module: str | None = None, log_tail: str = "", fix: str = "") -> None:

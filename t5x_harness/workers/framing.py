@@ -1,6 +1,6 @@
 """Messages over a stream socket: a length of four bytes, big-endian, then that many bytes of JSON.
 
-It is the JSON of Python's ``json``: NaN and the infinities pass, tuples arrive as lists, and keys that are numbers
+It is the JSON of Python's ``json`` module: NaN and infinities pass, tuples arrive as lists, and numeric keys
 arrive as strings.
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 HEADER = struct.Struct(">I")
 CHUNK = 1 << 20
-# Far above any report, far below what a garbled length would make the reader wait for.
+# Far larger than any report, far smaller than most garbled lengths, for which a reader would wait.
 LARGEST_FRAME = 1 << 30
 
 
@@ -31,7 +31,7 @@ def encode(message: Any) -> bytes:
     """Turns a JSON value into one frame.
 
     Raises:
-      TypeError: the value holds something that JSON cannot carry.
+      TypeError: the value contains something that JSON cannot represent.
       ValueError: the value contains itself, or its text is 1 GiB or longer.
     """
     payload = json.dumps(message, separators=(",", ":")).encode("ascii")
@@ -50,7 +50,7 @@ class FrameReader:
         """Takes the next bytes and returns the messages that they complete, in order.
 
         Raises:
-          ProtocolError: the bytes are not a frame; the stream cannot be used any longer.
+          ProtocolError: the bytes are not a frame; the stream can no longer be used.
         """
         self._buffer += data
         messages = []
@@ -70,7 +70,7 @@ class FrameReader:
 
 
 class Channel:
-    """A blocking end of a connection, for the child: any thread may send, one thread receives."""
+    """The child's blocking end of a connection: any thread may send, and one thread receives."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -79,7 +79,7 @@ class Channel:
         self._sending = threading.Lock()
 
     def send(self, message: Any) -> None:
-        """Sends one whole message, never mixed with another thread's."""
+        """Sends one whole message, never interleaved with another thread's."""
         frame = encode(message)
         with self._sending:
             self._socket.sendall(frame)
@@ -100,12 +100,12 @@ class Channel:
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """A message, or the end of a side.
+    """A message from one side, or that side's end.
 
     Attributes:
       source: ``child`` or ``guard``.
       message: the message; None if that side closed its end, or sent something that is not a message.
-      broken: why nothing more can come from this side; empty if it just closed.
+      broken: the reason that no more can come from this side; empty if it just closed.
     """
 
     source: str
@@ -134,11 +134,11 @@ class Connection:
         """Waits until something arrives, and returns it.
 
         Args:
-          deadline: on :func:`time.monotonic`'s clock; None to wait as long as it takes.
-          needed: a descriptor that also ends the wait, as soon as it is readable.
+          deadline: a time on :func:`time.monotonic`'s clock; None to wait as long as it takes.
+          needed: a descriptor that also ends the wait as soon as it is readable.
 
         Returns:
-          What arrived, in order for each side; nothing if the deadline passed or only a part of a message came.
+          The messages that arrived, in order for each side; none if the deadline passed or only a part of one came.
         """
         with selectors.PollSelector() as selector:
             for name in self._open:
@@ -148,7 +148,7 @@ class Connection:
                 selector.register(needed, selectors.EVENT_READ)
             timeout = None if deadline is None else max(0.0, deadline - time.monotonic())
             if not self._open:
-                # Nothing can arrive any more; the caller still waits for its deadline, and never for ever.
+                # Nothing more can arrive; the caller still waits for its deadline, but never forever.
                 if timeout is None:
                     raise RuntimeError("waiting without a limit on a closed connection")
                 time.sleep(timeout)
@@ -174,8 +174,8 @@ class Connection:
         return events
 
     def ask_for_end(self) -> None:
-        """Tells the guard to kill the run; it reports when that is done."""
-        with contextlib.suppress(OSError):  # it is closed, or the guard is gone
+        """Tells the guard to kill the run; the guard reports when that is done."""
+        with contextlib.suppress(OSError):  # the socket is closed, or the guard is gone
             self._sockets["guard"].shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
@@ -191,7 +191,7 @@ class Connection:
                 del outgoing[: self._sockets[name].send(memoryview(outgoing)[:CHUNK])]
         except BlockingIOError:
             return
-        except OSError:  # that side is gone, which reading will tell
+        except OSError:  # that side is gone, which the next read will show
             outgoing.clear()
 
     def _read(self, name: str) -> list[Event]:
@@ -219,7 +219,7 @@ def not_json(value: Any, place: str = "value", around: tuple[int, ...] = ()) -> 
 
     Args:
       value: any Python object.
-      place: the name of the value in the answer.
+      place: the value's name in the answer.
       around: the ids of the values that contain it.
 
     Returns:

@@ -1,8 +1,9 @@
 """The guard of one run: forks it, watches it, and leaves nothing of it behind.
 
-A guard reaps its run: whatever the run starts, however often it forks and detaches, ends up below the guard. The guard
-kills it when the run ends, when the parent asks for it, or when the parent is gone. It runs hardly any code, so that a
-run that is stuck, stopped or out of memory cannot take it along.
+A guard reaps its run: every process that the run starts, however often it forks and detaches, ends up below it. The
+    guard
+kills them when the run ends, when the parent asks for it, or when the parent is gone. It runs hardly any code, so that
+a run that is stuck, stopped or out of memory cannot take it along.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ def guard(
     """Runs one guard, in a process just forked from the zygote. Never returns.
 
     Args:
-      order: the connection to the parent for orders and reports; when it closes, the run must end.
+      order: the connection to the parent for orders and reports; if it closes, the run must end.
       link: the run's own connection.
-      log: descriptor of the run's log.
+      log: the descriptor of the run's log.
       parent: a pidfd of the parent, readable when the parent has ended; None if the kernel has none.
       imported: see :func:`run_process.run`.
       path: see :func:`run_process.run`.
@@ -102,11 +103,11 @@ class _RunWatch:
         self._report({"ended": self._status, "left": left})
 
     def _report(self, message: Mapping[str, Any]) -> None:
-        with contextlib.suppress(ConnectionError):  # the parent is gone: then there is only the clearing to do
+        with contextlib.suppress(ConnectionError):  # the parent is gone, so that only the cleanup remains
             self._order.sendall(framing.encode(message))
 
     def _obey(self) -> bool:
-        """Does what the parent asks; returns False if the run is to end."""
+        """Carries out the parent's order; returns False if the run is to end."""
         try:
             data = self._order.recv(4096)
         except ConnectionError:
@@ -116,7 +117,7 @@ class _RunWatch:
                 self._folder = message["remove"]
             elif message == "stacks":
                 processes.kill_quietly(self._child, run_process.STACK_SIGNAL)
-                processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process gives its stacks, too
+                processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process should also write its stacks
         return bool(data)
 
     def _reap(self) -> bool:

@@ -1,4 +1,4 @@
-"""The process that a zygote lives in: one of this session's own, or one that is kept for many sessions."""
+"""The process that a zygote lives in: either this session's own, or one that is kept for many sessions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from t5x_harness.system.diagnosis import describe_returncode, read_tail
 from t5x_harness.version import ORIGIN
 from t5x_harness.workers.listener import peer_of
 
-# A little more than the zygote waits for its guards.
+# A little longer than the zygote waits for its guards.
 END_SECONDS = 12.0
 
-# The zygote must run the same code as its parent, which may use a source tree that only it has on its path.
+# The zygote must run the same code as its parent, which may use a source tree that is only on the parent's path.
 BOOT = """\
 import importlib.util, os, sys
 found = importlib.util.find_spec("t5x_harness")
@@ -33,7 +33,7 @@ main({control}, {lifeline}, {parent}, {listening})
 
 
 class OwnHost:
-    """A process of this session's own, which ends with it; starts at once.
+    """A process for this session alone, which ends with it; starts at once.
 
     Args:
       environment: the process's whole environment.
@@ -60,7 +60,7 @@ class OwnHost:
         )
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-c", boot],  # -P: the current folder is not a place to import from
+                [sys.executable, "-P", "-c", boot],  # -P: nothing is imported from the current folder
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
@@ -81,7 +81,7 @@ class OwnHost:
         return self._process.poll() is not None
 
     def how_it_ended(self) -> str:
-        """Waits for the end, and describes it."""
+        """Waits for the process to end, and describes how it ended."""
         try:
             code = self._process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -96,7 +96,7 @@ class OwnHost:
         """Ends the process.
 
         Args:
-          patient: whether to let it end by itself; while it still imports, it may be stuck, with processes of its own.
+          patient: whether to let it end by itself; during its imports, it may be stuck and have started processes.
         """
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
@@ -128,7 +128,7 @@ class WarmHost:
       pid: the zygote's pid.
 
     Raises:
-      OSError: nobody listens there.
+      OSError: no process listens there.
     """
 
     def __init__(self, socket_path: Path) -> None:
@@ -136,7 +136,7 @@ class WarmHost:
         try:
             with _short(socket_path) as path:
                 self.control.connect(path)
-            self.pid, user = peer_of(self.control)  # the keeper's, until the zygote itself has answered
+            self.pid, user = peer_of(self.control)  # the keeper's pid, until the zygote itself has answered
             if user != os.getuid():
                 raise PermissionError(f"the process at {socket_path} is another user's")
         except BaseException:
@@ -145,7 +145,7 @@ class WarmHost:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has closed the connection; between two runs it sends nothing else."""
+        """Whether the zygote has closed the connection; between two runs it sends nothing else."""
         poll = select.poll()
         poll.register(self.control, select.POLLIN)
         return bool(poll.poll(0))
@@ -163,14 +163,14 @@ class WarmHost:
         self.control.close()
 
     def kill(self) -> None:
-        """Ends another thread's wait for it."""
+        """Ends another thread's wait for the zygote."""
         with contextlib.suppress(OSError):
             self.control.shutdown(socket.SHUT_RDWR)
 
 
 def _listen(socket_path: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX)
-    socket_path.unlink(missing_ok=True)  # of a process that has died
+    socket_path.unlink(missing_ok=True)  # the socket of a process that has died
     with _short(socket_path) as path:
         listener.bind(path)
     listener.listen()
@@ -179,7 +179,7 @@ def _listen(socket_path: Path) -> socket.socket:
 
 @contextlib.contextmanager
 def _short(socket_path: Path) -> Iterator[str]:
-    """Yields a short path of the same file, because the path of a socket may have 107 bytes at most."""
+    """Yields a short path of the same file, because a socket's path may have 107 bytes at most."""
     folder = os.open(socket_path.parent, os.O_PATH)
     try:
         yield f"/proc/self/fd/{folder}/{socket_path.name}"

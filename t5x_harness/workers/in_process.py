@@ -1,4 +1,4 @@
-"""Runs without a process, for a debugger: ``pdb`` works, output goes to the terminal, exceptions come as they are."""
+"""Runs without a process, for a debugger: ``pdb`` works, output goes to the terminal, and exceptions are unchanged."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from t5x_harness.workers.run_process import apply_jax_environment, check_reply, 
 class InProcess(Closing):
     """A zygote whose runs are all in this process; a context manager.
 
-    Folder, environment and import path of a run are in force during its factory and its calls. What cannot be undone
-    stays: imported modules, JAX's options and its devices, so that one process can serve one slice only, and ``/gcs``.
-    The network is forbidden to Python's sockets alone. Time limits are not enforced, because debugging takes time.
+    A run's folder, environment and import path are in force during its factory and its calls. Some things cannot be
+    undone: imported modules, ``/gcs``, and JAX's options and devices, so that one process can serve only one slice.
+    Only Python's sockets are kept off the network. Time limits are not enforced, because debugging takes time.
     """
 
     def warm(self) -> None:
-        """Does nothing: there is no process to make ready."""
+        """Does nothing, because there is no process to prepare."""
 
     def start(
         self,
@@ -38,19 +38,19 @@ class InProcess(Closing):
         env: Environment | None = None,
         python_path: Sequence[str] = (),
     ) -> RunProcess:
-        """Prepares a run; its factory is called by the first call. See :meth:`Zygote.start`; no log is written."""
+        """Prepares a run, whose first call also calls its factory. See :meth:`Zygote.start`; no log is written."""
         message = start_message(factory, argument, cwd=cwd, env={}, python_path=python_path)
         return InProcessRun(message, env=dict(env or {}), log=Path(log).absolute())
 
     def kill(self) -> None:
-        """Does nothing: there is no process."""
+        """Does nothing, because there is no process."""
 
     def close(self) -> None:
-        """Does nothing: a run here leaves no process."""
+        """Does nothing, because a run here leaves no process."""
 
 
 class InProcessRun(RunProcess):
-    """A run whose methods are called in this process; what crosses is JSON, as it is between processes."""
+    """A run whose methods are called in this process; arguments and results still pass through JSON."""
 
     def __init__(self, start: Mapping[str, Any], *, env: Environment, log: Path) -> None:
         self.pid = os.getpid()
@@ -101,17 +101,17 @@ class InProcessRun(RunProcess):
             with network.forbidden() if network.network_is_forbidden(os.environ) else contextlib.nullcontext():
                 yield
         finally:
-            # Only what was put there: variables that imported modules set must stay.
+            # Only the variables that were set above: those that imported modules set must remain.
             _put({name: before.get(name) for name in self._env})
             sys.path[:] = path
             os.chdir(folder)
 
 
 def _see_gcs() -> None:
-    """Patches this process, which has threads and lives on, to find the emulated buckets at ``/gcs``.
+    """Patches this process, which has threads and outlives the run, to find the emulated buckets at ``/gcs``.
 
     Raises:
-      WorkerError: ``/gcs`` is to behave like Cloud Storage FUSE, which takes a mount.
+      WorkerError: ``/gcs`` is to behave like Cloud Storage FUSE, which requires a mount.
     """
     from t5x_harness.google.gcs_mount import MountMode
     from t5x_harness.google.gcs_mount.patching import patch

@@ -1,4 +1,4 @@
-"""Admits sessions other than the zygote's parent, through a socket in a folder of the user's own.
+"""Admits sessions other than the zygote's parent, through a socket in a folder that only the user can access.
 
 A worker that is kept (``t5x-harness warm``) forks runs for sessions that it knows nothing about. It may do so only if
 its imports cannot be distinguished from theirs.
@@ -23,11 +23,11 @@ from t5x_harness.variables import RUNTIME_VARIABLE
 from t5x_harness.version import ORIGIN
 from t5x_harness.workers import framing
 
-# A session has its first message ready when it connects.
+# A session sends its first message as soon as it connects.
 _FIRST_MESSAGE_SECONDS = 5.0
 _CREDENTIALS = struct.Struct("3i")
 
-# Libraries of the stack read these while they are imported. Those of JAX are set anew in each run.
+# Libraries of the stack read these while they are imported. JAX's are set again in each run.
 _READ_BY_IMPORTS = (
     "ABSL_", "CUDA_", "HF_", "KERAS_", "LC_", "LD_", "LIBTPU_", "MALLOC_", "MKL_", "OMP_", "OPENBLAS_",
     "PROTOCOL_BUFFERS_", "PYTHON", "TFDS_", "TF_", "TPU_", "XLA_",
@@ -40,10 +40,10 @@ _SET_BY_IMPORTS = frozenset(
     {"TF_CPP_MIN_LOG_LEVEL", "TPU_LIBRARY_PATH", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION", "TPU_SKIP_MDS_QUERY"}
 )
 
-# Those that each run follows by itself.
+# The variables that each run follows by itself.
 _FOLLOWED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"})
 
-# Of the kernel: what lies at which path, which network there is, whose processes.
+# The kernel's namespaces of mounts, networks, processes and users.
 _NAMESPACES = ("mnt", "net", "pid", "user")
 
 _UNKNOWN = -1  # no file's time
@@ -57,7 +57,7 @@ class Client:
     Args:
       control: its connection, which ends with the session.
       pid: the session's pid.
-      path: the folders of its ``PYTHONPATH``; None for those that the zygote itself started with.
+      path: the folders of its ``PYTHONPATH``; None for the folders that the zygote itself started with.
 
     Attributes:
       watch: a pidfd, readable when the session has ended; None if the kernel has none.
@@ -67,7 +67,7 @@ class Client:
         self.control = control
         self.path = path
         self.watch: int | None = None
-        with contextlib.suppress(OSError):  # an old kernel, or one that has gone: the connection alone tells
+        with contextlib.suppress(OSError):  # an old kernel, or the session is gone: the connection shows its end
             self.watch = os.pidfd_open(pid)
 
     @property
@@ -76,7 +76,7 @@ class Client:
         return (self.control.fileno(), *(() if self.watch is None else (self.watch,)))
 
     def close(self) -> None:
-        """Closes both descriptors."""
+        """Closes the connection and the pidfd."""
         self.control.close()
         if self.watch is not None:
             os.close(self.watch)
@@ -94,13 +94,13 @@ class _Visitor:
 
 
 class Listener:
-    """Admits sessions whose imports would have been the zygote's.
+    """Admits sessions whose imports would have equaled the zygote's.
 
     Args:
       listener: the listening socket.
       settings: the settings that the zygote was started with.
-      environment: the environment that it imported in.
-      since: when its imports began, in nanoseconds.
+      environment: the environment that the zygote imported in.
+      since: the time when its imports began, in nanoseconds.
 
     Attributes:
       changed: an imported file that was found to have changed since :meth:`admit` was called; empty if none was.
@@ -118,25 +118,25 @@ class Listener:
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """What is readable when there is something for :meth:`admit` to do."""
+        """The descriptors, one of which is readable if :meth:`admit` has something to do."""
         return (self.listener.fileno(), *self._visitors)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody is there who was neither let in nor turned away."""
+        """Whether every session that connected was admitted or turned away."""
         return not self._visitors
 
     @property
     def patience(self) -> float | None:
-        """The seconds until one of those who have not spoken is to be turned away; None if there is none."""
+        """The seconds until the next silent session is to be turned away; None if no session is silent."""
         deadlines = [visitor.deadline for visitor in self._visitors.values()]
         return max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
 
     def admit(self, ready: AbstractSet[int]) -> list[Client]:
-        """Hears those that connected, without waiting for any of them, and returns those that are admitted.
+        """Reads from the sessions that connected, without waiting for any of them, and returns the admitted ones.
 
         Args:
-          ready: the readable ones of :attr:`descriptors`, among others.
+          ready: the readable descriptors, including those of :attr:`descriptors`.
         """
         self.changed = ""
         if self.listener.fileno() in ready:
@@ -148,7 +148,7 @@ class Listener:
         return [client for client in admitted if client is not None]
 
     def close(self) -> None:
-        """Closes the socket, and the connections of those that were not admitted yet."""
+        """Closes the socket, and the connections of sessions that have not been admitted yet."""
         self.listener.close()
         for visitor in self._visitors.values():
             visitor.connection.close()
@@ -179,7 +179,7 @@ class Listener:
                 del self._visitors[descriptor]
                 return Client(connection, visitor.pid, wanted["facts"]["path"])
         except (OSError, framing.ProtocolError, KeyError, TypeError, ValueError):
-            pass  # gone, or no session at all: nobody waits for an answer
+            pass  # gone, or not a session: nobody waits for an answer
         del self._visitors[descriptor]
         connection.close()
         return None
@@ -204,11 +204,11 @@ def facts(environment: Mapping[str, str]) -> dict[str, Any]:
     """Returns everything that a process's imports depend on, as JSON.
 
     Args:
-      environment: the environment that it imports in.
+      environment: the environment that the process imports in.
     """
     read = {name for name in environment if name in _READ_BY_NAME or name.startswith(_READ_BY_IMPORTS)}
     return {
-        # It has several names in an environment, of which each script there begins with another.
+        # The interpreter has several names in an environment, and scripts there begin with different ones.
         "interpreter": [sys.prefix, os.path.realpath(sys.executable), sys.version],
         "harness": str(ORIGIN),
         "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in _NAMESPACES],
@@ -219,7 +219,7 @@ def facts(environment: Mapping[str, str]) -> dict[str, Any]:
 
 
 def difference(kept: Mapping[str, Any], wanted: Mapping[str, Any], modules: Iterable[str]) -> str:
-    """Returns why another process cannot use a process's imports; empty if it can.
+    """Returns why another process cannot use the imports of a process; empty if it can.
 
     Args:
       kept: :func:`facts` of the process that has imported.
@@ -249,18 +249,19 @@ def difference(kept: Mapping[str, Any], wanted: Mapping[str, Any], modules: Iter
 
 
 def file_times(modules: Mapping[str, ModuleType], since: int) -> dict[str, int]:
-    """Returns when the files of modules were last modified.
+    """Returns the times when the files of modules were last modified.
 
     Args:
       modules: by name, as ``sys.modules`` has them.
-      since: when their import began, in nanoseconds. A file that was modified later may have been imported before, and
+      since: the time when their import began, in nanoseconds. A file that was modified later may have been imported
+          before, and
         counts as changed.
 
     Returns:
       Nanoseconds by file.
     """
     files = {getattr(module, "__file__", None) for module in list(modules.values())}
-    until = time.time_ns()  # a file from the future was not written meanwhile
+    until = time.time_ns()  # a file from the future was not written since then
     times = {file: written for file in files if file and (written := _time(file))}
     return {file: _UNKNOWN if since < written <= until else written for file, written in times.items()}
 

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 
 from t5x_harness.system.closing import Closing
 
-# A person reads no faster; a log is for reading afterwards.
+# A person reads no faster; a log is read afterwards.
 TERMINAL_SECONDS = 0.1
 PLAIN_SECONDS = 30.0
 
@@ -36,10 +36,10 @@ class ProgressPrinter(Closing):
         """Prints nothing yet.
 
         Args:
-          stream: where to print.
-          label: what is running; every line begins with it.
-          env: environment variables to look at (``NO_COLOR``, ``TERM``); those of this process by default.
-          clock: seconds.
+          stream: the stream to print to.
+          label: the name of the run; every line begins with it.
+          env: the environment variables to read (``NO_COLOR``, ``TERM``); this process's by default.
+          clock: a function that returns seconds.
         """
         env = os.environ if env is None else env
         self._stream = stream
@@ -69,7 +69,7 @@ class ProgressPrinter(Closing):
             self._print(stage, step, of, note, now - self._stage_began)
 
     def close(self) -> None:
-        """Removes the rewritten line, so that the next output begins on an empty line."""
+        """Removes the rewritten line, so that the next output starts on an empty line."""
         if self._shown:
             self._stream.write(CLEAR_LINE)
             self._stream.flush()
@@ -81,7 +81,7 @@ class ProgressPrinter(Closing):
         if not self._rewrites:
             self._stream.write("  ".join(parts) + "\n")
         else:
-            # One column stays free, because some terminals wrap when the last one is used.
+            # One column remains free, because some terminals wrap when the last one is used.
             text = "  ".join(parts)[: max(1, shutil.get_terminal_size().columns - 1)]
             before = len(self._label) + 2 if self._label else 0
             after = before + len(stage)
@@ -93,7 +93,7 @@ class ProgressPrinter(Closing):
 
 
 class InlineProgress:
-    """Shows the last progress event after the text in a terminal's line, such as the dots of tests.
+    """Shows the last progress event after the text on a terminal's line, such as the dots of tests.
 
     Args:
       write: writes to the terminal, without being counted by pytest's reporter.
@@ -106,7 +106,7 @@ class InlineProgress:
         self._shown = 0
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """Shows one event, as :meth:`ProgressPrinter.__call__` takes it."""
+        """Shows one event, in the form that :meth:`ProgressPrinter.__call__` takes."""
         if self._watched:
             step, of = event.get("step"), event.get("of")
             count = "" if step is None else f"step {step}/{of}" if of else f"step {step}"
@@ -123,7 +123,7 @@ class InlineProgress:
         self._write(f"{text}\n")
 
     def _rewrite(self, text: str) -> None:
-        # Backspaces, not a carriage return: the text before it in the line stays.
+        # Backspaces, not a carriage return, so that earlier text on the line remains.
         padding = " " * max(0, self._shown - len(text))
         self._write("\b" * self._shown + text + padding + "\b" * len(padding))
         self._shown = len(text)

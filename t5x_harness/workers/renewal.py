@@ -11,14 +11,14 @@ from t5x_harness.workers.zygote import Zygote
 
 
 class WarmZygotes(Closing):
-    """Keeps a zygote for other sessions, and replaced ones as long as sessions use them; a context manager.
+    """Keeps a zygote for other sessions, and replaced zygotes as long as sessions use them; a context manager.
 
     Args:
-      folder: the folder for sockets, accessible to this user alone.
-      make: builds a zygote that listens at a path.
+      folder: the folder for sockets, which only this user can access.
+      make: a function that builds a zygote that listens at a path.
 
     Attributes:
-      socket_path: where sessions find the newest zygote that is ready.
+      socket_path: the path where sessions find the newest zygote that is ready.
     """
 
     def __init__(self, folder: Path, make: Callable[[Path], Zygote]) -> None:
@@ -29,7 +29,7 @@ class WarmZygotes(Closing):
         self._retired: list[Zygote] = []
 
     def close(self) -> None:
-        """Ends all of them."""
+        """Ends all zygotes."""
         for zygote in (*self._retired, *([self._newest] if self._newest else [])):
             zygote.close()
 

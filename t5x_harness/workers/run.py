@@ -29,17 +29,17 @@ Environment = Mapping[str, str | None]
 
 # How long a run may stay stopped before it counts as dead.
 STOP_SECONDS = 2.0
-# How long messages that have already arrived are read after the limit of a call.
+# How long after a call's limit messages that have already arrived are read.
 LATE_SECONDS = 0.2
-# How long an idle run may take to end like a program, joining threads and running atexit functions.
+# How long an idle run may take to exit like a program, joining threads and running atexit functions.
 GRACE_SECONDS = 5.0
 # How long the guard may take to kill and reap; it gives up a little earlier.
 CLEARING_SECONDS = 10.0
-# How long to wait for the stacks of a run that hangs, and how long a log must not grow to be complete.
+# How long to wait for the stacks of a run that hangs, and how long a complete log does not grow.
 STACK_SECONDS = 1.5
 QUIET_SECONDS = 0.1
 _STACK_LINES = 1000  # how many lines of a log the stacks of all threads may take
-# Where the harness's frames of a run end and the user's begin.
+# The file in which the harness's frames of a run end and the user's begin.
 ENTRY_FILE = "t5x_harness/workers/run_process.py"
 
 
@@ -50,7 +50,7 @@ class Needed(Protocol):
         """Returns a descriptor that becomes readable when the process has ended."""
 
     def how_it_ended(self) -> str:
-        """Describes how it ended, with the process as the subject; returns nothing as long as it lives."""
+        """Describes how it ended, with the process as the subject; returns an empty string as long as it lives."""
 
 
 class RunProcess(Closing):
@@ -75,19 +75,19 @@ class RunProcess(Closing):
         The first call also waits for the factory, and raises what the factory raised.
 
         Args:
-          method: name of the method.
-          timeout: seconds of wall time that the call may take; None for no limit.
-          on_progress: called, in this thread, with every event that the object reports.
-          **kwargs: the method's arguments, JSON values.
+          method: the name of the method.
+          timeout: the seconds of wall time that the call may take; None for no limit.
+          on_progress: a function that is called, in this thread, with every event that the object reports.
+          **kwargs: the method's arguments, which are JSON values.
 
         Returns:
           The method's result, after a trip through JSON.
 
         Raises:
-          RunRaised: the method or the factory raised an exception, or returned what JSON cannot represent.
+          RunRaised: the method or the factory raised an exception, or returned a value that JSON cannot represent.
           RunDied: the process ended, or was stopped for too long.
           RunCutOff: the process that the run depends on has ended.
-          RunTimedOut: the limit passed.
+          RunTimedOut: the call passed its limit.
           TypeError: an argument is not a JSON value.
         """
 
@@ -97,7 +97,7 @@ class RunProcess(Closing):
 
 
 class ForkedRun(RunProcess):
-    """A run in its own process, below a guard that leaves nothing of it behind."""
+    """A run in its own process, below a guard that cleans up everything that it started."""
 
     def __init__(self, connection: Connection, *, pid: int, log: Path, log_start: int, folder: str | None) -> None:
         self.pid = pid
@@ -108,10 +108,10 @@ class ForkedRun(RunProcess):
         self._owner = os.getpid()
         self._lock = threading.RLock()  # held during a call; a callback of the call may close the run
         self._calls = 0
-        self._busy = True  # until it answers, it may still be in its factory
+        self._busy = True  # until the run answers, it may still be in its factory
         self._closing = False  # another thread asked for the end
-        self._over = ""  # why there will be no further reply; empty while there may be
-        self._stopped: tuple[str, float] | None = None  # the signal, and when it came
+        self._over = ""  # the reason that no further reply will come; empty while one may
+        self._stopped: tuple[str, float] | None = None  # the signal, and the time when it came
         self._last_event: Mapping[str, Any] | None = None
 
     def call(  # noqa: D102 - RunProcess says it
@@ -129,7 +129,7 @@ class ForkedRun(RunProcess):
                 self._busy = True
                 reply = self._await_reply(method, deadline, timeout, on_progress)
             except BaseException:
-                # Whatever left the call unfinished (a limit, Ctrl-C, a callback that raised), the child is in the
+                # Whichever left the call unfinished (a limit, Ctrl-C, a callback that raised), the child is in the
                 # middle of it and of no further use.
                 self._end("was ended in the middle of a call")
                 raise
@@ -157,7 +157,7 @@ class ForkedRun(RunProcess):
             self._lock.release()
 
     def kill(self) -> None:
-        """Kills the run and all that it started, without waiting for that; :meth:`close` must still be called."""
+        """Kills the run and every process that it started, without waiting; :meth:`close` must still be called."""
         if os.getpid() == self._owner:
             self._closing = True
             self._connection.ask_for_end()
@@ -196,7 +196,7 @@ class ForkedRun(RunProcess):
                 raise RunCutOff(f"{how}, in {method}(); the run was killed (log: {self.log})", log_tail=self._tail())
             now = time.monotonic()
             if deadline is not None and now >= deadline:
-                # What came while a callback took its time came in time; but no flood of events may go on for ever.
+                # Messages that came during a slow callback came in time, but a flood of events must not go on forever.
                 late = now if late is None else late
                 if not events or now >= late + LATE_SECONDS:
                     raise self._timed_out(method, timeout)
@@ -298,7 +298,7 @@ class ForkedRun(RunProcess):
 
 def environment(env: Environment) -> dict[str, str]:
     """Returns the environment of this process, updated with ``env``."""
-    # One by one: pytest removes a variable of its own after each test, and another thread may start a run just then.
+    # One by one: pytest removes one of its variables after each test, and another thread may start a run just then.
     merged = {**{name: os.environ.get(name) for name in list(os.environ)}, **env}
     return {name: value for name, value in merged.items() if value is not None}
 
@@ -310,7 +310,7 @@ def start_message(
 
     Raises:
       TypeError: the argument is not a JSON value.
-      ValueError: the factory is not written as ``package.module:callable``.
+      ValueError: the factory does not have the form ``package.module:callable``.
     """
     module, colon, attribute = factory.partition(":")
     if not (module and colon and attribute):

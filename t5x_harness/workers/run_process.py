@@ -1,4 +1,4 @@
-"""The child's side of a run: it becomes a separate process, makes the object, and answers calls until the end."""
+"""The child's side of a run, which becomes a separate process, makes the object, and answers calls until the end."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from t5x_harness.upstream.cpython import run_exit_functions
 from t5x_harness.upstream.jax import write_cache_entries_atomically
 from t5x_harness.workers import framing
 
-# How many objects a run makes between two garbage collections. Tracing makes millions that live on, and with Python's
+# How many objects a run makes between two garbage collections. Tracing makes millions that survive, and with Python's
 # default of 700 they would be traversed again and again.
 COLLECTED_AFTER = 50_000
 
-# Asks the child for its stacks. A real-time signal, because programs use SIGUSR1 and SIGUSR2 for themselves.
+# Asks the child for its stacks. A real-time signal, because programs use SIGUSR1 and SIGUSR2 themselves.
 STACK_SIGNAL = signal.SIGRTMAX - 2
 
-# As JAX reads them.
+# The texts that JAX reads as booleans.
 _TRUTH = {
     **dict.fromkeys(("y", "yes", "t", "true", "on", "1"), True),
     **dict.fromkeys(("n", "no", "f", "false", "off", "0"), False),
@@ -41,17 +41,17 @@ def run(link: socket.socket, *, log: int, guard: int, imported: Mapping[str, str
 
     Args:
       link: the connection to the parent; the only descriptor above 2 that the run may keep.
-      log: descriptor that replaces stdout and stderr.
-      guard: pid of the process that forked this one, without which it must not live.
-      imported: environment variables that the preloaded modules set while they were imported.
-      path: the folders of the session's ``PYTHONPATH``, if they may differ from those that the zygote started with.
+      log: the descriptor that replaces stdout and stderr.
+      guard: the pid of the process that forked this one, which this one must not outlive.
+      imported: the environment variables that the preloaded modules set while they were imported.
+      path: the folders of the session's ``PYTHONPATH``, if they may differ from the zygote's.
     """
     status = 1
     try:
         _detach(log, guard)
         status = _serve(framing.Channel(link), imported, path)
     except (EOFError, ConnectionError):
-        pass  # the parent is gone, and nobody is left to tell
+        pass  # the parent is gone, and nobody is left to report to
     except BaseException:
         traceback.print_exc()
     finally:
@@ -70,7 +70,7 @@ def _detach(log: int, guard: int) -> None:
     os.close(nothing)
     os.close(log)
     for stream in (sys.stdout, sys.stderr):
-        # What is printed must be in the log when the process dies, and must not fail on odd text.
+        # Printed text must be in the log when the process dies, and odd text must not make printing fail.
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     faulthandler.enable(file=2)
     faulthandler.register(STACK_SIGNAL, file=2, all_threads=True)
@@ -90,7 +90,7 @@ def _serve(channel: framing.Channel, imported: Mapping[str, str], path: Sequence
     while True:
         request = channel.receive()
         if "end" in request:
-            # As at the end of a program, what other threads still write is finished. The interpreter is not torn down,
+            # As at the end of a program, other threads finish their writes. The interpreter is not torn down,
             # because native libraries that were loaded before the fork may not survive that.
             run_exit_functions()
             return 0
@@ -130,7 +130,7 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str], path: Sequence
     os.environ.update({**imported, **start["env"]})
     time.tzset()
     tempfile.tempdir = None  # so that TMPDIR is read again
-    os.chdir("/")  # the folder that a kept worker began in may be gone
+    os.chdir("/")  # the folder that a kept worker started in may be gone
     _confine()
     os.chdir(start["cwd"])
     if path is not None:
@@ -143,13 +143,13 @@ def _enter(start: Mapping[str, Any], imported: Mapping[str, str], path: Sequence
     importlib.invalidate_caches()
     apply_jax_environment(before, os.environ)
     write_cache_entries_atomically()
-    # Python's own generator is seeded anew in every fork; numpy's global one is not.
+    # Python reseeds its own generator in every fork, but not numpy's global one.
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed()
 
 
 def _confine() -> None:
-    """Sets up ``/gcs`` and the network as the environment says.
+    """Sets up ``/gcs`` and the network according to the environment.
 
     This has to happen now, while this fork has a single thread: the kernel moves only the calling thread into a
     namespace, and applies filters only to it.
@@ -163,17 +163,17 @@ def _confine() -> None:
 
 
 def apply_jax_environment(before: Mapping[str, str], after: Mapping[str, str]) -> None:
-    """Sets JAX's options to what they would be if JAX had been imported in another environment.
+    """Sets JAX's options to the values that they would have if JAX had been imported in another environment.
 
-    JAX reads ``JAX_*`` variables at its import. Does nothing if it is not imported yet, because it will read the
-    environment itself.
+    JAX reads ``JAX_*`` variables at its import. If JAX is not imported yet, this does nothing, because JAX will read
+    the environment itself.
 
     Args:
       before: the environment that JAX was imported in.
       after: the environment that counts.
 
     Raises:
-      RuntimeError: a variable that JAX has read is gone, and the option's default is unknown.
+      RuntimeError: a variable that JAX read is gone, and the option's default is unknown.
       ValueError: a variable's text does not fit the option's type.
     """
     jax = sys.modules.get("jax")
@@ -225,13 +225,13 @@ def describe(error: BaseException, where: str) -> dict[str, Any]:
 
 
 def _end_and_place(error: BaseException) -> dict[str, Any]:
-    """Describes what ended a program, and where: the exception itself has no text, or only a number."""
+    """Describes the exception that ended a program, and its line: the exception has a number or no text."""
     done = f"called sys.exit({error.code!r})" if isinstance(error, SystemExit) else f"raised {type_name(error)}"
     frames = [
         (frame.f_globals.get("__name__"), frame.f_code.co_filename, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
     ]
-    # The last one is of the line itself, or of exit() and quit().
+    # The last frame is that of the line itself, or of exit() or quit().
     module, file, line = next((frame for frame in reversed(frames) if frame[0] != "_sitebuiltins"), ("", "", 0))
     return {"message": f"module {module} {done}", "at": [file, line]}
 
@@ -248,7 +248,7 @@ def user_traceback(error: BaseException, own_file: str) -> str:
 
 
 def type_name(error: BaseException) -> str:
-    """Returns the name of the exception's type as in a traceback."""
+    """Returns the name of the exception's type as it appears in a traceback."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 

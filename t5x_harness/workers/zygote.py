@@ -27,23 +27,23 @@ WARM_WORKER_UNUSED = "runs were not forked from the worker of t5x-harness warm, 
 """The message to the user, which :attr:`Zygote.refusal` completes."""
 
 _KILLED = tuple(f"was killed by {signal_name(number)}" for number in (signal.SIGKILL, signal.SIGTERM))
-"""The descriptions of a process that somebody has killed, or the kernel for lack of memory."""
+"""The descriptions of a process that somebody, or the kernel for lack of memory, has killed."""
 
 # How long a fork may take on a machine that swaps.
 FORK_SECONDS = 60.0
-# A kept worker that is ready answers at once; otherwise it still imports, as a new one would.
+# A kept worker answers at once if it is ready; otherwise it is still importing, as a new one would be.
 _ANSWER_SECONDS = 2.0
 
 
 class Zygote(Closing):
     """A process that imports the stack once, without touching a device, and forks runs from there; a context manager.
 
-    The first :meth:`start` starts it, or an earlier :meth:`warm`. If it dies between two runs, the next :meth:`start`
+    The first :meth:`start` or an earlier :meth:`warm` starts it. If it dies between two runs, the next :meth:`start`
     starts another one.
 
     Attributes:
-      refusal: why the kept zygote is not used; empty if it is used or if there is none.
-      seconds_waited: how long runs have waited for imports.
+      refusal: the reason that the kept zygote is not used; empty if it is used or if no zygote is kept.
+      seconds_waited: the seconds that runs have waited for imports.
     """
 
     def __init__(
@@ -59,11 +59,11 @@ class Zygote(Closing):
         """Keeps the settings; starts nothing.
 
         Args:
-          preload: modules to import, in order. They must not start threads, a JAX backend or TensorFlow's runtime.
-          env: variables that every run gets in addition to the environment of this process; None removes one.
+          preload: the modules to import, in order. They must not start threads, a JAX backend or TensorFlow's runtime.
+          env: variables that are set in every run, in addition to this process's environment; None removes one.
           python_path: folders to put in front of ``sys.path``, relative to the current folder.
-          start_timeout: how many seconds the imports may take.
-          socket_path: the path of a new socket where other sessions find this zygote; None for no other sessions.
+          start_timeout: the seconds that the imports may take.
+          socket_path: the path of a new socket where other sessions find this zygote; None to serve no other sessions.
           kept: the path of such a socket. Its zygote is used if its imports are what this one would import.
         """
         self._preload = tuple(preload)
@@ -85,7 +85,7 @@ class Zygote(Closing):
 
     @property
     def pid(self) -> int | None:
-        """The zygote's pid; None if it was not started."""
+        """The zygote's pid; None if it has not been started."""
         return self._host.pid if self._host else None
 
     def warm(self) -> None:
@@ -94,10 +94,10 @@ class Zygote(Closing):
             self._warm()
 
     def await_ready(self) -> None:
-        """Waits until runs can be forked at once.
+        """Waits until runs can be forked immediately.
 
         Raises:
-          ZygoteFailed: it could not start.
+          ZygoteFailed: the zygote could not start.
         """
         with self._lock:
             self._await_ready()
@@ -119,7 +119,7 @@ class Zygote(Closing):
             return next((str(message["changed"]) for message in messages if "changed" in message), "")
 
     def retire(self) -> None:
-        """Makes the zygote, which must be ready, end with the last of the other sessions that it serves now."""
+        """Makes the zygote, which must be ready, end with the last of the other sessions that it now serves."""
         with self._lock, contextlib.suppress(ConnectionError):
             assert self._host
             self._host.control.sendall(b"r")
@@ -140,11 +140,11 @@ class Zygote(Closing):
 
         Args:
           factory: ``package.module:callable``.
-          argument: JSON values for the factory.
-          log: the file that the run's output is appended to; its folder is made.
+          argument: the JSON values for the factory.
+          log: the file that the run's output is appended to; its folder is made if missing.
           cwd: the folder that the run starts in.
           env: variables to set in the run, in addition to the environment that this process has now and to the
-            zygote's ``env``; None removes one. Options that a preloaded module read from the environment during its
+            zygote's ``env``; None removes one. Options that a preloaded module read from the environment at its
             import do not change, except JAX's, which are set again.
           python_path: folders to put in front of the run's ``sys.path``, relative to the current folder.
 
@@ -152,7 +152,7 @@ class Zygote(Closing):
           ZygoteFailed: the zygote could not start.
           OSError: the log cannot be written.
           TypeError: the argument is not a JSON value.
-          ValueError: the factory is not written as ``package.module:callable``.
+          ValueError: the factory does not have the form ``package.module:callable``.
         """
         message = start_message(factory, argument, cwd=cwd, env={**self._env, **(env or {})}, python_path=python_path)
         log = Path(log).absolute()
@@ -168,13 +168,13 @@ class Zygote(Closing):
             on_failure = undo.enter_context(contextlib.ExitStack())
             on_failure.callback(connection.close)
             descriptors = [end.fileno() for end in theirs] + [log_file.fileno()]
-            with contextlib.suppress(ConnectionError):  # the zygote is gone, which the closed sockets tell below
+            with contextlib.suppress(ConnectionError):  # the zygote is gone, which the closed sockets show below
                 socket.send_fds(self._host.control, [b"s"], descriptors)
             for end in theirs:
                 end.close()
             pid = self._await_fork(connection)
             folder: str | None = None
-            with contextlib.suppress(OSError):  # without room for it, the run keeps the usual one
+            with contextlib.suppress(OSError):  # if there is no room for it, the run keeps the usual one
                 folder = tempfile.mkdtemp(prefix="t5x-run-", dir=message["env"].get("TMPDIR"))
             if folder is not None:
                 on_failure.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -187,7 +187,7 @@ class Zygote(Closing):
         return run
 
     def kill(self) -> None:
-        """Kills all open runs at once, without waiting for that, and starts no further run."""
+        """Kills all open runs at once, without waiting for their ends, and starts no further run."""
         if os.getpid() != self._owner:
             return
         self._closed = True
@@ -196,7 +196,7 @@ class Zygote(Closing):
         if self._lock.acquire(blocking=False):
             self._lock.release()
         elif (host := self._host) is not None:
-            host.kill()  # another thread waits for imports or a fork, and now learns that there will be none
+            host.kill()  # another thread waits for imports or a fork, and now learns that they will not come
 
     def close(self) -> None:
         """Ends all open runs and the zygote, even while another thread starts a run. May be called again."""
@@ -228,7 +228,7 @@ class Zygote(Closing):
                 self._refuse(f"it cannot be reached at {self._kept}: {error.strerror or error}")
             else:
                 self._listen(_ANSWER_SECONDS)
-        if self._host is None:  # there is no kept one, or it cannot be used
+        if self._host is None:  # no zygote is kept, or it cannot be used
             self._begin(OwnHost(environment(self._env), self._socket_path))
 
     def _begin(self, host: OwnHost | WarmHost) -> None:
@@ -237,7 +237,7 @@ class Zygote(Closing):
         self._importing: str | None = None
         self._deadline = time.monotonic() + self._start_timeout
         settings = {"preload": self._preload, "python_path": self._python_path, "facts": facts(environment(self._env))}
-        with contextlib.suppress(ConnectionError):  # it has gone, which is seen where its answer is
+        with contextlib.suppress(ConnectionError):  # it is gone, which is noticed when its answer is awaited
             host.control.sendall(framing.encode(settings))
 
     def _await_ready(self) -> None:
@@ -249,12 +249,12 @@ class Zygote(Closing):
                     where = f"importing {self._importing}" if self._importing else "starting Python"
                     self._fail(f"The worker process was still {where} after {self._start_timeout:g} s")
                 elif self._host is None and not self._failure:
-                    self._warm()  # the kept one would not have it: another begins
+                    self._warm()  # the kept zygote refused: start another
         finally:
             self.seconds_waited += time.monotonic() - started
         if self._failure:
             message, module, tail = self._failure
-            if self._was_killed:  # from outside: nothing says that the next one is, too
+            if self._was_killed:  # from outside, which need not happen to the next one
                 self._failure, self._was_killed = None, False
             raise ZygoteFailed(message, module=module, log_tail=tail)
 

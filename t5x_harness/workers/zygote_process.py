@@ -31,18 +31,19 @@ def main(control: int, lifeline: int, parent: int, listening: int | None = None)
     """Runs the zygote. Never returns.
 
     Args:
-      control: descriptor of the connection to the parent. It receives the settings first, then the byte ``s`` and three
-        descriptors for each run to start. After ``r`` the zygote ends with the last of the other sessions; when the
+      control: the descriptor of the connection to the parent. It receives the settings first, then the byte ``s`` and
+          three
+        descriptors for each run to start. After ``r`` the zygote ends with the last of the other sessions; if the
         connection closes, it must end.
       lifeline: the read end of a pipe that the parent holds open and never writes to.
-      parent: pid of the parent.
-      listening: descriptor of a socket that listens for other sessions, which use the parent's protocol; None for none.
+      parent: the pid of the parent.
+      listening: the descriptor of a socket that listens for other sessions, which use the parent's protocol, or None.
     """
     status = 1
     try:
         listener = None if listening is None else socket.socket(fileno=listening)
         zygote = _Zygote(Client(socket.socket(fileno=control), parent), listener)
-        # All that is forked stands on these frames, too.
+        # Every fork keeps these frames on its stack.
         status = call_with_preallocated_frames(zygote.main, lifeline, parent)
     except BaseException:
         traceback.print_exc()
@@ -84,7 +85,7 @@ class _Zygote:
         if self._listening is not None:
             self._listener = Listener(self._listening, settings, before, since)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) & ~os.O_ASYNC)
-        gc.freeze()  # and no search for garbage before it: that takes as long as many an import, and finds little
+        gc.freeze()  # without a collection first, which takes as long as an import, and finds little
         self._await_orders(lifeline, imported)
         return 0
 
@@ -101,7 +102,7 @@ class _Zygote:
         while self._owner in self._clients:
             is_quiet = self._listener is None or self._listener.is_quiet
             if self._is_retired and is_quiet and self._clients == [self._owner]:
-                break  # another zygote has taken its place, and the sessions that it had are over
+                break  # another zygote has taken its place, and its sessions are over
             ready = self._wait(lifeline)
             if self._awake in ready:
                 self._wake()
@@ -109,10 +110,10 @@ class _Zygote:
             if lifeline in ready:
                 break
             heard = [client for client in self._clients if ready.intersection(client.descriptors)]
-            if self._listener is not None:  # who it admits has said who it is, and may order nothing for long
+            if self._listener is not None:  # admitted sessions have identified themselves, and may be idle for long
                 self._clients += self._listener.admit(ready)
                 if self._listener.changed:
-                    with contextlib.suppress(OSError):  # unless the parent does not listen
+                    with contextlib.suppress(OSError):  # if the parent does not read
                         changed = framing.encode({"changed": self._listener.changed})
                         self._owner.control.send(changed, socket.MSG_DONTWAIT)
             for client in heard:
@@ -132,8 +133,8 @@ class _Zygote:
         return {descriptor for descriptor, _ in poll.poll(None if patience is None else 1000 * patience)}
 
     def _end(self) -> None:
-        # The parent's guards clear up by themselves now; this process goes last, so that even zombies are gone with it.
-        # Those of other sessions would go on.
+        # The parent's guards clean up by themselves now; this process ends last, so that not even zombies remain.
+        # Guards of other sessions would continue.
         for guard, client in self._guards.items():
             if client is not self._owner:
                 processes.kill_quietly(guard, signal.SIGKILL)
@@ -158,9 +159,10 @@ class _Zygote:
         link, guard, log = descriptors
         sys.stdout.flush()
         sys.stderr.flush()
-        processes.flush_c_streams()  # or every fork would write what is buffered here
+        processes.flush_c_streams()  # or every fork would write the text that is buffered here
         with warnings.catch_warnings():
-            # Python cannot know that the native threads of the preloaded libraries do not mind; this was measured.
+            # Python cannot know that a fork does not harm the native threads of the preloaded libraries; this was
+            # measured.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:
@@ -199,7 +201,7 @@ class _Zygote:
                 return False
             if pid == 0:
                 break
-            # A guard that ended by itself left nothing; one that was killed left its run's processes to this one.
+            # A guard that ended by itself left nothing; one that was killed left its run's processes to this process.
             strays |= self._guards.pop(pid, None) is None or status != 0
         if strays:
             self._kill_strays()
@@ -214,7 +216,7 @@ class _Zygote:
 
 
 def _preload(name: str) -> str | None:
-    """Imports a module and checks that forks can use it; returns what is wrong, if anything."""
+    """Imports a module and checks that forks can use it; returns the problem, if there is one."""
     try:
         importlib.import_module(name)
     except BaseException as error:
