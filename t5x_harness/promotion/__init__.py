@@ -1,1 +1,1 @@
-"""Tests that become TPU jobs: their resources, their packing, and how their outcome is fetched."""
+"""Tests that become TPU jobs: their resources, their packing, and the fetching of their outcomes."""

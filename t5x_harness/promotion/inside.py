@@ -23,14 +23,14 @@ from t5x_harness.promotion.shipped import ShippedOutcome, warning_to_json
 from t5x_harness.version import __version__
 
 _UNPACKING_FAILED = 2
-_PLATFORM_OPTIONS = ("jax_platforms", "jax_platform_name")  # the latter is deprecated, and has no attribute in JAX
+_PLATFORM_OPTIONS = ("jax_platforms", "jax_platform_name")  # the latter is deprecated, and not an attribute in JAX
 
 
 class Recorder:
-    """A pytest plugin that keeps the reports and warnings of a session that runs one test.
+    """A pytest plugin that records the reports and warnings of a session that runs one test.
 
     Args:
-      folder: where the test was unpacked.
+      folder: the folder in which the test was unpacked.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,31 +41,31 @@ class Recorder:
         self._config: pytest.Config | None = None
 
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Keeps the configuration, whose hooks serialize reports."""
+        """Records the configuration, whose hooks serialize reports."""
         self._config = config
 
-    @pytest.hookimpl(trylast=True)  # failed subtests make a test fail only after the terminal's hook
+    @pytest.hookimpl(trylast=True)  # failed subtests make a test fail only after the terminal reporter's hook
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keeps the report of a phase, or of a subtest."""
+        """Records the report of a phase or of a subtest."""
         assert self._config is not None
         self.reports.append(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str) -> None:
-        """Keeps the test's warnings; warnings of collecting it also appear where it is sent from."""
+        """Records the test's warnings, without those from its collection, which also appear on the sending machine."""
         if when == "runtest":
             self.warnings.append(warning_to_json(warning_message, self._folder))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keeps why a module could not be collected."""
+        """Records why a module could not be collected."""
         if report.failed:
             self.problems.append(report.longreprtext)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Unpacks a test, runs it, and leaves its outcome.
+    """Unpacks a test, runs it, and writes its outcome.
 
     Returns:
-      The exit status of the job's container: 0 if the outcome was written, also for a failed test, as the job itself
+      The exit status of the job's container: 0 if the outcome was written, even for a failed test, as the job itself
       did not fail; 2 if the archive cannot be used.
     """
     args = _parser().parse_args(arguments)
@@ -91,15 +91,15 @@ def run_test(
 
     Args:
       nodeid: the test, relative to ``folder``.
-      folder: the folder with the test; becomes the working directory and pytest's root folder.
+      folder: the folder with the test, which becomes the working directory and pytest's root folder.
       ini: pytest's ini file, relative to ``folder``.
-      python_path: folders for the import path, relative to ``folder``.
-      live: whether its output is not captured.
+      python_path: the folders for the import path, relative to ``folder``.
+      live: whether the test's output is shown instead of captured.
     """
     os.chdir(folder)
     sys.path[:0] = [str(folder / path) for path in python_path] + [str(folder)]
     recorder = Recorder(folder)
-    # The project's own options, such as --cov or -n, are for the developer's machine.
+    # The project's own options, such as --cov or -n, are meant for the developer's machine.
     options = [f"--rootdir={folder}", "-o", "addopts=", "-p", "no:cacheprovider", "-rA", *(["-s"] if live else [])]
     status = pytest.main([*(["-c", ini] if ini else []), *options, nodeid], plugins=[recorder])
     problem = "\n".join(recorder.problems) or f"pytest ended with status {int(status)} and ran no test; see the log"
@@ -131,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _devices() -> dict[str, Any]:
-    """Returns an outcome's fields about JAX if the test has imported it, so that nothing else takes its devices."""
+    """Returns an outcome's fields about JAX; none if the test did not import it, so that its devices are not taken."""
     jax = sys.modules.get("jax")
     if jax is None:
         return {}

@@ -1,4 +1,4 @@
-"""The jobs of a session: checked, sent, followed to their end, and cancelled if the session ends before them."""
+"""The jobs of a session: checked, sent, followed to their end, and canceled if the session ends before them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _STATES = {
     "JOB_STATE_RUNNING": "job running",
 }
 
-# T5X's train loop logs the range of steps, the steps of an epoch, and each epoch, numbered from step 0.
+# T5X's train loop logs the range of steps, the number of steps per epoch, and each epoch, counted from step 0.
 _RANGE = re.compile(r"Starting main loop over steps (\d+)-(\d+)")
 _LENGTH = re.compile(r'artificial "epochs" of (\d+) steps')
 _EPOCH = re.compile(r"Epoch (\d+) of \d+")
@@ -44,7 +44,7 @@ _SAVED = re.compile(r"Saving the checkpoint of step (\d+)")
 
 
 class Steps:
-    """The progress of training according to its log; it never decreases, as every host of a pod logs the same."""
+    """The progress of training according to its log; it never decreases, although every host of a pod logs the same."""
 
     def __init__(self) -> None:
         self.step: int | None = None
@@ -77,10 +77,10 @@ class JobWatch:
     """Receives the states and log lines of a job.
 
     Args:
-      log: the file to write the log to.
+      log: the file that the log is written to.
       on_progress: called with ``{"stage", "step", "of", "note"}``; None to drop progress.
       stage: the stage that the job runs; empty if it is not a stage.
-      say: takes each line of the log; None to drop them.
+      say: called with each line of the log; None to drop the lines.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class JobNotSent(Exception):
 REFUSALS = (
     ChipHoursError, ClosureError, JobError, JobRefused, MachineError, OverrideError, StorageError, VertexError,
 )  # fmt: skip
-"""Why a job is not sent."""
+"""The exceptions that explain why a job is not sent."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,10 +138,10 @@ class EndedJob:
     """A job that was followed to its end.
 
     Attributes:
-      outcome: how it ended; None if the session stopped waiting before.
-      problem: why its outcome is not known; empty if it ended.
-      notes: what could not be read, tracked or uploaded, in words.
-      ran_on: the devices that its log names.
+      outcome: how the job ended; None if the session stopped waiting before that.
+      problem: why the job's outcome is not known; empty if it ended.
+      notes: messages about results that could not be read, tracked or uploaded.
+      ran_on: the devices that the job's log names.
     """
 
     outcome: JobOutcome | None
@@ -151,19 +151,19 @@ class EndedJob:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it did all of its work."""
+        """Whether the job did all of its work."""
         return self.outcome is not None and self.outcome.succeeded
 
 
 class PromotedJobs:
-    """Sends jobs, at most as many at once as allowed.
+    """Sends jobs, with no more running at once than allowed.
 
-    From the first :meth:`send` to :meth:`close` no Ctrl-C is lost, because running jobs cost money.
+    From the first :meth:`send` to :meth:`close`, no Ctrl-C is lost, because running jobs cost money.
 
     Args:
       settings: the settings of the session.
-      show: takes the text of a job that is printed instead of sent.
-      say: takes each new line of the logs; None to drop them.
+      show: called with the text of a job that is printed instead of sent.
+      say: called with each new line of the logs; None to drop the lines.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class PromotedJobs:
 
     @property
     def emulated(self) -> bool:
-        """Whether they go to the emulated Google Cloud."""
+        """Whether the jobs go to the emulated Google Cloud."""
         return self._settings.emulated
 
     @property
@@ -190,21 +190,21 @@ class PromotedJobs:
 
     @property
     def sends(self) -> bool:
-        """Whether new jobs are sent, rather than only shown, or replaced by earlier ones."""
+        """Whether new jobs are sent, rather than only shown or replaced by earlier ones."""
         return not self._settings.dry_run and not self._settings.reuse
 
     def send(
         self, job: ContainerJob, staged: Mapping[str, Sequence[StagedFile]], run: T5XJob | None = None
     ) -> LaunchedJob:
-        """Sends a job after all checks that cost nothing, once the number of jobs allows it.
+        """Sends a job after all checks that cost nothing, once the number of running jobs allows it.
 
         Args:
           job: the job, with the label :data:`~t5x_harness.vertex.job.SPEC_LABEL`.
-          staged: files that it needs in the bucket, by ``gs://…`` folders.
-          run: the T5X job that it runs; if its target has an experiment, it is tracked there.
+          staged: the files that it needs in the bucket, by ``gs://…`` folders.
+          run: the T5X job that it runs; if that job's target has an experiment, it is tracked there.
 
         Raises:
-          JobNotSent: it was printed instead, and no check failed.
+          JobNotSent: the job was printed instead, and no check failed.
           Exception: one of :data:`REFUSALS`.
         """
         message = job.to_pb()
@@ -231,10 +231,10 @@ class PromotedJobs:
         return launched
 
     def check(self, order: JobOrder) -> None:
-        """Checks a job by its order alone.
+        """Checks a job based only on its order.
 
         Raises:
-          ResourcesError: it would not be sent; the message says why.
+          ResourcesError: the job would not be sent; the message says why.
         """
         job = dataclasses.replace(order, args=("--run_mode=train",), output=f"{GS}{order.target.bucket}/run")
         try:
@@ -250,17 +250,17 @@ class PromotedJobs:
         *,
         stage: str = "",
     ) -> EndedJob:
-        """Waits until a job has ended, and writes its log to a file meanwhile.
+        """Waits until a job has ended, writing its log to a file.
 
         Args:
           job: the result of :meth:`send`.
-          log: the file.
+          log: the file for the log.
           on_progress: called with ``{"stage", "step", "of", "note"}``.
           stage: the stage that the job runs; empty if it is not a stage.
         """
         watch = JobWatch(log, on_progress, stage=stage, say=self._say)
         try:
-            # Results are read from the job's files; the metrics here are only for its tracked run.
+            # The results are read from the job's files; these metrics are only for its tracked run.
             end = self._batch.follow(job, on_state=watch.on_state, on_log=watch.on_log, metrics=job.tracked is not None)
         except (VertexError, WaitError) as error:
             return EndedJob(None, str(error))
@@ -270,19 +270,19 @@ class PromotedJobs:
         """Raises a Ctrl-C that was dropped; should be called regularly.
 
         Args:
-          raised: the exception since the last call, if any, as a Ctrl-C that was raised is not lost.
+          raised: the exception since the last call, if any, because a Ctrl-C that was raised is not lost.
 
         Raises:
-          KeyboardInterrupt: a Ctrl-C was dropped, see :class:`~t5x_harness.vertex.waiting.Interrupts`.
+          KeyboardInterrupt: a Ctrl-C was dropped; see :class:`~t5x_harness.vertex.waiting.Interrupts`.
         """
         if isinstance(raised, KeyboardInterrupt):
             self._batch.interrupts.forget()
         self._batch.interrupts.raise_pending()
 
     def close(self) -> list[str]:
-        """Cancels jobs that have not ended; returns a line for each, including those that could not be cancelled.
+        """Cancels jobs that have not ended; returns a line for each, including those that could not be canceled.
 
-        Then ends their runs in experiments, with a line for each, too. Ctrl-C meanwhile leaves the remaining jobs
+        Then ends their runs in experiments, also with a line for each. Another Ctrl-C leaves the remaining jobs
         unchanged, and the lines say so. May be called again.
         """
         lines: list[str] = []
@@ -293,7 +293,7 @@ class PromotedJobs:
         return lines
 
     def _check(self, job: ContainerJob, message: Any) -> None:
-        """Runs all checks of a job that do not need the service."""
+        """Runs all checks of a job that work without the service."""
         from t5x_harness.google.vertex.validation import judge
 
         if violations := judge(message, job.target.location).violations:
@@ -302,7 +302,7 @@ class PromotedJobs:
         job.chip_hours.require(self._settings.max_chip_hours)
 
     def _sent_before(self, job: ContainerJob) -> LaunchedJob:
-        """Finds the job of ``--t5x-tpu-reuse`` that does the same as this one."""
+        """Finds the job of ``--t5x-tpu-reuse`` that does the same work as this one."""
         if self._found_again is None:
             found = [LaunchedJob.attach(name, job.target) for name in self._settings.reuse]
             self._found_again = {one.submitted.labels.get(SPEC_LABEL, ""): one for one in found}

@@ -1,4 +1,4 @@
-"""The markers, what ``-m EXPRESSION`` requests with them, and the resources that the marker ``tpu`` names."""
+"""The markers, their meaning in ``-m EXPRESSION``, and the resources that the marker ``tpu`` names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def seconds_of(value: str | float) -> float:
     """Parses a duration into seconds.
 
     Raises:
-      ValueError: it is not a duration above zero; the message shows the form.
+      ValueError: the text is not a duration above zero; the message shows the valid form.
     """
     match = _FORM.fullmatch(value.strip()) if isinstance(value, str) else None
     if isinstance(value, bool) or (match is None and isinstance(value, str)):
@@ -40,34 +40,35 @@ class TpuResources:
     """The machine and the limits of a test's job.
 
     Attributes:
-      accelerator_type: in Vertex AI's spelling: ``TPU_V2``, ``TPU_V3``, ``TPU_V4_POD``, ``TPU_V5_LITEPOD``.
-      accelerator_count: number of its cores; not with ``tpu_topology``.
+      accelerator_type: the type of the TPU, as Vertex AI spells it: ``TPU_V2``, ``TPU_V3``, ``TPU_V4_POD``,
+        ``TPU_V5_LITEPOD``.
+      accelerator_count: the number of its cores; not with ``tpu_topology``.
       machine_type: ``cloud-tpu``, or the host machine of newer TPUs, such as ``ct5lp-hightpu-4t``.
       tpu_topology: the slice's chips, such as ``2x4``, for newer TPUs.
-      region: where the job runs; overrides the target's location.
-      image_uri: the container image; overrides the target's.
-      steps: train steps of the job, counted from the checkpoint that training starts from; overrides the steps of the
-        config, and of smoke if the config is shrunk.
-      timeout: limit of the job's run time: seconds, or text such as ``30m`` or ``2h``.
-      full_size: run at the config's own sizes (True) or shrunk like smoke (False); None for shrunk on the emulated
-        Vertex AI and full size on the real one.
-      ship: run the test itself in the job, instead of the config that it gives to ``t5x_run``; not with ``steps`` and
-        ``full_size``, as the test's own code decides its sizes.
+      region: the region where the job runs; overrides the target's location.
+      image_uri: the container image; overrides the target's image.
+      steps: the train steps of the job, counted from the checkpoint that training starts from; overrides the steps of
+        the config, and of smoke if the config is shrunk.
+      timeout: the limit of the job's run time: seconds, or text such as ``30m`` or ``2h``.
+      full_size: whether to run at the config's own sizes (True) or shrunk like smoke (False); None for shrunk on the
+        emulated Vertex AI and full size on the real one.
+      ship: whether to run the test itself in the job, instead of the config that it gives to ``t5x_run``; not with
+        ``steps`` or ``full_size``, as the test's own code decides its sizes.
       files: globs, relative to pytest's root folder, of files that a shipped test needs in addition to its package.
-      strategy: how machines are found: ``SPOT`` or ``FLEX_START``; see :class:`JobOptions` for it and what follows.
-      max_wait_duration: limit of the wait with ``FLEX_START``: seconds, or text such as ``2h``.
-      reservation: ``any``, ``none``, or a reservation's name.
-      env: variables of the job's container.
+      strategy: how machines are found: ``SPOT`` or ``FLEX_START``; see :class:`JobOptions` for this and the following.
+      max_wait_duration: the limit of the wait with ``FLEX_START``: seconds, or text such as ``2h``.
+      reservation: ``any``, ``none`` or a reservation's name.
+      env: environment variables of the job's container.
       labels: labels of the job.
-      service_account: the account that the job acts as; overrides the target's.
+      service_account: the account that the job acts as; overrides the target's account.
       network: the network that the job is peered with.
-      boot_disk_type: type of the machine's boot disk.
-      boot_disk_size_gb: size of the machine's boot disk.
+      boot_disk_type: the type of the machine's boot disk.
+      boot_disk_size_gb: the size of the machine's boot disk in GB.
       restart_job_on_worker_restart: whether losing one worker restarts the whole job.
-      disable_retries: whether the service retries nothing.
+      disable_retries: whether the service never retries the job.
 
     Raises:
-      ResourcesError: a value is of the wrong type or out of range.
+      ResourcesError: a value has the wrong type or is out of range.
     """
 
     accelerator_type: str | None = None
@@ -125,7 +126,7 @@ class TpuResources:
         """Makes resources from named values.
 
         Raises:
-          ResourcesError: a name does not exist; the message has the nearest.
+          ResourcesError: a name does not exist; the message suggests the nearest one.
         """
         for name in values:
             if name not in FIELDS:
@@ -138,11 +139,11 @@ class TpuResources:
     def of_marks(
         cls, marks: Iterable[tuple[Sequence[Any], Mapping[str, Any]]], otherwise: Mapping[str, Any]
     ) -> TpuResources:
-        """Makes resources from the arguments of a test's markers; its own marker overrides those of class and module.
+        """Makes resources from the arguments of a test's markers; its own override those of its class and module.
 
         Args:
           marks: the positional and the named arguments of each marker, the closest first.
-          otherwise: values for names that no marker has, such as the project's table.
+          otherwise: the values for names that no marker has, such as those in the project's table.
 
         Raises:
           ResourcesError: a marker has an argument that does not exist or has an invalid value.
@@ -157,22 +158,22 @@ class TpuResources:
         return cls.of(merged([*layers, otherwise]))
 
     def for_auxiliary(self, *, own_slice: bool) -> TpuResources:
-        """Returns the resources of an auxiliary job, whose sizes come from the train job and whose steps are its own.
+        """Returns the resources of an auxiliary job, which has the sizes of the train job, but its own steps.
 
         Args:
-          own_slice: whether its machine is its own, too.
+          own_slice: whether it also has its own machine.
         """
         machine: dict[str, Any] = dict.fromkeys(_MACHINE) if own_slice else {}
         return dataclasses.replace(self, steps=None, full_size=True, **machine)
 
     @property
     def seconds(self) -> float | None:
-        """The limit of the job's run time; None if it has none of its own."""
+        """The limit of the job's run time in seconds; None if the resources set none."""
         return seconds_of(self.timeout) if self.timeout is not None else None
 
     @property
     def options(self) -> JobOptions:
-        """Options of the job's spec other than machine, container and time.
+        """The options of the job's spec other than its machine, container and timeout.
 
         Raises:
           ResourcesError: options contradict each other.
@@ -202,11 +203,11 @@ _SIZES = ("steps", "full_size")
 
 
 def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Merges named values of several places; earlier places override later ones.
+    """Merges named values from several places; earlier places override later ones.
 
-    The fields of a machine belong together: a place that names its kind takes nothing from the machines of later
-    places, and one that only names a count takes their kind. A place that ships its test takes no sizes from later
-    places, as these are for configs. Variables and labels of all places are combined.
+    The fields of a machine belong together: a place that names the kind of machine takes nothing from the machines of
+    later places, and a place that only names a count takes their kind. A place that ships its test takes no sizes from
+    later places, as these sizes are for configs. The variables and labels of all places are combined.
     """
     found: dict[str, Any] = {}
     for layer in layers:
@@ -221,7 +222,7 @@ def merged(layers: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def resources_in(lines: Iterable[str]) -> Mapping[str, Any]:
-    """Parses lines such as ``accelerator_count = 8``; whole numbers and booleans become such values.
+    """Parses lines such as ``accelerator_count = 8``; whole numbers and booleans become Python values.
 
     Raises:
       ResourcesError: a line has another form, or a value is invalid.
@@ -256,7 +257,7 @@ _FORMS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         ),
     ),
 }
-"""By the type of a field, what its value has to be, and whether it is; durations are parsed."""
+"""For each type of field, the requirement on its value in words, and a check of it; durations are parsed."""
 
 
 SMOKE, AOT, TPU = "smoke", "aot", "tpu"
@@ -275,11 +276,11 @@ MARKERS = (
 
 _Atom = tuple[str, tuple[tuple[str, object], ...]]
 _Evaluate = Callable[[Callable[..., bool]], bool]
-"""Takes a function that says whether a mark exists, by its name and keyword arguments."""
+"""Takes a function that returns whether a mark exists, by its name and keyword arguments."""
 
 
 class _Undecided(Exception):
-    """The expression depends on a mark whose existence was not assumed yet."""
+    """The expression depends on a mark about which nothing has been assumed yet."""
 
     def __init__(self, atom: _Atom) -> None:
         super().__init__(atom)
@@ -301,7 +302,7 @@ def promotes(expression: str) -> bool:
     """Returns whether an expression can be true of a test marked ``tpu`` and of no test without that mark.
 
     So ``tpu`` and ``tpu and not slow`` promote. ``smoke or tpu`` does not, as it also selects tests that are not meant
-    for a TPU; neither does ``not tpu``.
+    for a TPU, and neither does ``not tpu``.
     """
     evaluate = _compiled(expression, TPU)
     return _can_hold(evaluate, {}, tpu=True) and not _can_hold(evaluate, {}, tpu=False)

@@ -1,6 +1,6 @@
 """Packs a test into one archive: its module or package, its conftests, and the files that its marker lists.
 
-The archive depends only on the contents of the files, so the same test is the same object in the bucket.
+The archive depends only on the names and contents of the files, so the same test is the same object in the bucket.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _CONFTEST = "conftest.py"
 
 
 class PackingError(ValueError):
-    """A test cannot be packed, or an archive is not valid; the message says why and how to fix it."""
+    """A test cannot be packed, or an archive is invalid; the message says why and how to fix it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +28,7 @@ class TestArchive:
     """A packed test.
 
     Attributes:
-      names: names of its files, relative to pytest's root folder, sorted.
+      names: the sorted names of its files, relative to pytest's root folder.
       content: the archive, a gzipped tar.
     """
 
@@ -39,12 +39,12 @@ class TestArchive:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the archive, in hexadecimal digits."""
+        """The SHA-256 digest of the archive, in hexadecimal digits."""
         return hashlib.sha256(self.content).hexdigest()
 
 
 def listed_files(root: Path, module: Path, globs: Sequence[str] = (), settings: Path | None = None) -> tuple[Path, ...]:
-    """Returns the files that a test is packed with, sorted.
+    """Returns the sorted files that a test is packed with.
 
     Args:
       root: pytest's root folder.
@@ -68,11 +68,11 @@ def pack(root: Path, files: Sequence[Path]) -> TestArchive:
     """Packs files.
 
     Args:
-      root: what names in the archive are relative to.
+      root: the folder to which names in the archive are relative.
       files: the result of :func:`listed_files`.
 
     Raises:
-      PackingError: they are larger than :data:`LIMIT`, or a file cannot be read.
+      PackingError: the files are larger than :data:`LIMIT`, or one cannot be read.
     """
     root = root.resolve()
     if (size := sum(path.stat().st_size for path in files)) > LIMIT:
@@ -88,7 +88,7 @@ def pack(root: Path, files: Sequence[Path]) -> TestArchive:
     ):
         for path in files:
             content = path.read_bytes()
-            entry = tarfile.TarInfo(path.relative_to(root).as_posix())  # without time and owner
+            entry = tarfile.TarInfo(path.relative_to(root).as_posix())  # without modification time and owner
             entry.size, entry.mode = len(content), 0o644
             archive.addfile(entry, io.BytesIO(content))
     return TestArchive(tuple(path.relative_to(root).as_posix() for path in files), buffer.getvalue())
@@ -126,7 +126,7 @@ def _inside(root: Path, path: Path, what: str) -> Path:
         raise PackingError(
             f"{what}, {path}, lies outside pytest's root folder {root}, so it is not shipped; copy it into the project"
         )
-    # By its name, even if that is a link, as the test opens it by its name.
+    # The file is packed under its name, even if that is a link, because the test opens it by this name.
     return root / path.absolute().relative_to(root) if path.absolute().is_relative_to(root) else resolved
 
 

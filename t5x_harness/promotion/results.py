@@ -1,4 +1,4 @@
-"""Reads what a T5X job wrote into its bucket, and makes the results of a run's stages of that and of how it ended."""
+"""Reads the files that a T5X job wrote, and makes the results of a run's stages from them and from the job's end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class JobResults:
 
     Attributes:
       folder: the job's output folder.
-      files: sizes in bytes of all files in it, by name.
+      files: the sizes in bytes of all files in the folder, by name.
     """
 
     folder: str
@@ -78,7 +78,7 @@ class Earlier:
     """The files in a job's folder before the job was sent, which are not its results.
 
     Attributes:
-      files: their sizes in bytes by name; empty for a new folder.
+      files: the sizes of these files in bytes, by name; empty for a new folder.
     """
 
     files: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -89,7 +89,7 @@ class Earlier:
         return max((checkpoint.step for checkpoint in _checkpoints("", self.files)), default=0)
 
     def is_all_of(self, files: Mapping[str, int]) -> bool:
-        """Returns whether nothing was written since then."""
+        """Returns whether nothing has been written since then."""
         return bool(self.files) and files.items() <= self.files.items()
 
 
@@ -117,7 +117,7 @@ def read_results(folder: Folder) -> JobResults:
 
 
 def last_of_each(names: Iterable[str]) -> list[str]:
-    """Returns the files with predictions, sorted; of the files that training writes, only the last of each task.
+    """Returns the sorted files with predictions; of the files that training writes, only the last one for each task.
 
     Args:
       names: the names of all files in the folder.
@@ -154,7 +154,7 @@ _FIXES = {
     "stockout": _NO_MACHINE,
     "internal error": "run it again; if it recurs, check the image's packages: t5x-harness doctor --image in it",
 }
-"""What to do about a job, by what the service says about its end, in lower case."""
+"""The fix for a job that ended early, by words in the service's message, in lower case."""
 _TPU_NOT_CHECKED = "whether the job ran on its TPU: its log names no devices"
 
 
@@ -169,17 +169,17 @@ def stages_of_job(
     earlier: Earlier = NOTHING,
     tpu: Machine | None = None,
 ) -> dict[Stage, StageResult]:
-    """Makes the results of the stages that execute: of all, or only of the first if it failed.
+    """Makes the results of the stages that execute: of all of them, or only of the first if it failed.
 
     Args:
       executing: the stages; the job runs the first one, and training does the others on the way.
       ended: how the job ended.
       job: the job.
-      found: what it wrote.
+      found: the results that the job wrote.
       first_step: the step that training starts from.
-      log: the file with its log.
-      earlier: the files in its folder before it was sent.
-      tpu: the machine, if the job has to run on its TPU.
+      log: the file with the job's log.
+      earlier: the files in the job's folder before it was sent.
+      tpu: the machine, if the job has to run on that machine's TPU.
     """
     first, *later = executing
     done = _first(first, ended, job, found, max(first_step, earlier.last_step), log, earlier)
@@ -193,12 +193,12 @@ def stages_of_job(
 
 
 def ending(ended: EndedJob, job: SubmittedJob, *, shipped: bool = False) -> tuple[str, str, str]:
-    """Explains a job that did not succeed: code, message and fix.
+    """Explains why a job did not succeed: the code, message and fix.
 
     Args:
       ended: how it ended.
       job: the job.
-      shipped: whether it ran a test, whose own code decides its steps.
+      shipped: whether the job ran a test, whose own code decides its steps.
     """
     if ended.outcome is None:
         return "RUN06", ended.problem, f"see {job.page}"
@@ -246,7 +246,7 @@ def _first(
 
 
 def _on_tpu(done: StageResult, ran_on: RanOn, job: SubmittedJob, tpu: Machine) -> StageResult:
-    """Fails a stage whose job ran on the host's CPU instead of its TPU; notes that it was not checked if unknown."""
+    """Fails a stage whose job ran on the host's CPU instead of its TPU; if that is unknown, notes it as not checked."""
     if not ran_on.platform:
         return dataclasses.replace(done, not_checked=(*done.not_checked, _TPU_NOT_CHECKED))
     if not ran_on.fell_back:
@@ -279,7 +279,7 @@ def _facts(found: JobResults) -> Iterator[tuple[str, str]]:
 
 
 def _evaluated(found: JobResults) -> StageResult:
-    """Makes the result of the evaluation that training did, at the last step if it took place there."""
+    """Makes the result of the evaluations during training, each from its last step."""
     evaluated = found.evaluated or _last(found.metrics, "training_eval/")
     if not evaluated:
         return _left_out(Stage.EVAL, _NO_EVALUATION)
@@ -307,7 +307,7 @@ def _predicted(found: JobResults) -> StageResult:
 
 
 def _measures(stage: Stage, found: JobResults) -> Iterator[Measure]:
-    """Yields the same numbers that the stage has when it runs locally."""
+    """Yields the same measures that the stage has when it runs locally."""
     if stage is Stage.TRAIN:
         yield from loss_measures(found.metrics)
     elif stage is Stage.EVAL:
@@ -329,4 +329,4 @@ def _left_out(stage: Stage, reason: str) -> StageResult:
 
 
 _ON_THE_WAY: Mapping[Stage, Callable[[JobResults], StageResult]] = {Stage.EVAL: _evaluated, Stage.INFER: _predicted}
-"""The stages that a training job runs on its way, and what their results are made of."""
+"""The stages that a training job runs along the way, and the functions that make their results."""

@@ -1,4 +1,4 @@
-"""A session that promotes tests: its settings, its jobs, and the emulated Vertex AI if they run there."""
+"""A session that promotes tests: its settings, its jobs, and the emulated Vertex AI if the jobs run there."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ class EmulationError(ValueError):
 
 
 class PromotionSession:
-    """Reads the settings of promoted tests, starts what they need, and ends it.
+    """Reads the settings of promoted tests, and starts and ends the services that they need.
 
     Args:
       expression: the expression of ``-m``.
-      active: whether it promotes the tests that it selects.
-      given: reads the values of options, variables and ini file, by field.
+      active: whether this expression promotes the tests that it selects.
+      given: reads the values of options, variables and the ini file, by field.
       option_of: returns the name of a field's option, for messages.
-      tpu: resources in the project's file.
+      tpu: the resources in the project's file.
       vertex: the target's values in the project's file.
-      say: takes each line of the jobs' logs; None to drop them.
+      say: called with each line of the jobs' logs; None to drop the lines.
 
     Attributes:
       active: whether the expression promotes the tests that it selects.
-      shown: texts of jobs that were printed instead of sent.
-      left: a line for each job that had not ended with the session.
+      shown: the texts of jobs that were printed instead of sent.
+      left: a line for each job that had not ended when the session ended.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class PromotionSession:
 
     @functools.cached_property
     def settings(self) -> PromotionSettings:
-        """How promoted tests run.
+        """The settings of promoted tests.
 
         Raises:
           ValueError: a value is invalid.
@@ -87,12 +87,12 @@ class PromotionSession:
         """Where the jobs of tests go, unless a fixture overrides it.
 
         Raises:
-          VertexTargetError: values are missing, all of which the message names; or a value is invalid.
+          VertexTargetError: values are missing, in which case the message names all of them; or a value is invalid.
         """
         return target_of(self.settings, self._given(), os.environ, self._vertex, self._option_of)
 
     def header(self) -> list[str]:
-        """Returns lines that say what ``-m`` means for tests marked ``tpu``, if it names the mark."""
+        """Returns lines that explain the effect of ``-m`` on tests marked ``tpu``, if it names the mark."""
         begin = f"t5x-harness: -m {self._expression!r}"
         if not self.active:
             also = (
@@ -124,14 +124,14 @@ class PromotionSession:
         return self._jobs
 
     def emulate(self, source: str | None, machines: Sequence[Machine]) -> None:
-        """Has this process's Google clients use an emulated Vertex AI until :meth:`end`.
+        """Makes this process's Google clients use an emulated Vertex AI until :meth:`end`.
 
         Args:
-          source: a folder with a folder for each bucket; None for no buckets.
+          source: a folder that contains a folder for each bucket; None for no buckets.
           machines: the machines of the jobs that will run T5X; jobs on the first machine are prepared for.
 
         Raises:
-          EmulationError: it cannot start.
+          EmulationError: the emulated Vertex AI cannot start.
         """
         from t5x_harness.google.session import ServerError
         from t5x_harness.google.vertex.settings import ExpectedJobs
@@ -155,7 +155,7 @@ class PromotionSession:
         self._importing.start()
 
     def raise_pending_interrupt(self, raised: BaseException | None) -> None:
-        """Ends the session after a dropped Ctrl-C, if there may be jobs.
+        """Ends the session after a dropped Ctrl-C, if jobs may be running.
 
         Args:
           raised: the exception of a test's phase; a Ctrl-C that started a debugger was not dropped.
@@ -167,12 +167,12 @@ class PromotionSession:
             self._jobs.raise_pending_interrupt(raised)
 
     def close(self) -> None:
-        """Cancels the jobs that have not ended, and keeps a line for each for the end of the report."""
+        """Cancels the jobs that have not ended, and keeps a line about each for the end of the report."""
         if self._jobs is not None:
             self.left += self._jobs.close()
 
     def end(self) -> None:
-        """Ends the emulated Vertex AI, and prints what happens to remaining jobs, as the report is over."""
+        """Ends the emulated Vertex AI, and prints lines about remaining jobs, because the report is complete."""
         reported = len(self.left)
         self.close()
         for line in self.left[reported:]:

@@ -1,4 +1,4 @@
-"""Where the jobs of promoted tests go, what they may cost, and each test's order for one."""
+"""Where the jobs of promoted tests go, what they may cost, and each test's order for a job."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from t5x_harness.vertex.target import EMULATED, PLACEHOLDERS, VertexTarget, Vert
 DEFAULT_PARALLEL = 4
 
 UNSEEN = "off"
-"""The value of the option for compiling a job's programs that turns compiling off."""
+"""The value that turns off the compilation of a job's programs."""
 
 NOT_SENT = "--t5x-tpu-dry-run: the job was printed and not sent"
-"""Why a test was skipped or a stage did not run that would have been a job."""
+"""The reason why a test was skipped or a stage did not run that would have been a job."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,11 +26,11 @@ class PromotionSettings:
     """Settings of promoted tests from the command line, the environment and the project.
 
     Attributes:
-      service: ``real`` or ``emulated``.
-      parallel: the most jobs at once.
-      max_chip_hours: the most chip-hours of one job.
-      dry_run: print each job and send none.
-      reuse: names or numbers of jobs to use instead of new ones.
+      service: the Vertex AI to use: ``real`` or ``emulated``.
+      parallel: the maximum number of jobs at once.
+      max_chip_hours: the maximum chip-hours of one job.
+      dry_run: whether to print each job and send none.
+      reuse: the names or numbers of jobs to use instead of new ones.
       aot: how the programs of jobs are compiled before they are sent, or ``off``; None if it is not set.
       defaults: fields of :class:`~t5x_harness.promotion.marker.TpuResources` that markers may leave open.
     """
@@ -48,8 +48,8 @@ class PromotionSettings:
         """Makes the settings from given values.
 
         Args:
-          given: values of options, variables and ini file, by field; None for values that are not given.
-          table: resources in the project's file.
+          given: the values of options, variables and the ini file, by field; None for values that are not given.
+          table: the resources in the project's file.
           emulated: whether jobs go to the emulated Google Cloud by default.
 
         Raises:
@@ -72,7 +72,7 @@ class PromotionSettings:
 
     @property
     def placeholders(self) -> Mapping[str, str]:
-        """Values for fields of the target that are not given."""
+        """The values for fields of the target that are not given."""
         return EMULATED if self.emulated else PLACEHOLDERS if self.dry_run else {}
 
     def shrinks(self, resources: TpuResources) -> bool:
@@ -90,14 +90,14 @@ def target_of(
     """Finds where jobs go.
 
     Args:
-      settings: its placeholders fill fields that are not given.
-      given: values of the command line and pytest's ini file, by field.
-      environment: variables of the process.
+      settings: the settings of the session, whose placeholders fill fields that are not given.
+      given: the values from the command line and pytest's ini file, by field.
+      environment: the environment variables of the process.
       project: the table in the project's file.
       option_of: returns the name of a field's option, for messages.
 
     Raises:
-      VertexTargetError: values are missing, and the message says how to set each; or a value is invalid.
+      VertexTargetError: values are missing, in which case the message says how to set each; or a value is invalid.
     """
     try:
         return find_target(given, environment, project, settings.placeholders)
@@ -119,11 +119,11 @@ _EMULATED_SECONDS = 900
 
 @dataclasses.dataclass(frozen=True)
 class JobOrder(ContainerJob):
-    """The properties of a job that do not depend on what it runs; its command, arguments and output are yet to come.
+    """The properties of a job that do not depend on what it runs: everything except its command, arguments and output.
 
     Attributes:
       shrink: whether the config runs at the sizes of smoke.
-      steps: train steps; None for the config's, or for smoke's if the config is shrunk.
+      steps: the train steps; None for the config's steps, or for smoke's steps if the config is shrunk.
       standins: whether checkpoints that cannot be read here are generated even if the config is not shrunk.
     """
 
@@ -141,8 +141,8 @@ def order_of(
       name: the name of the test.
       resources: the arguments of its marker.
       settings: the settings of the session.
-      target: where jobs go; the marker's region and image override its own.
-      slice_name: the slice that smoke emulates for the test, for a marker that names no machine.
+      target: where jobs go; the marker's region and image override the target's own.
+      slice_name: the slice that smoke emulates for the test, which is used if the marker names no machine.
 
     Raises:
       ResourcesError: the marker names no valid machine or region.
@@ -160,7 +160,7 @@ def order_of(
         name=name,
         target=target,
         machine=machine_of(resources, slice_name),
-        # Whole seconds, and never 0, which could mean no limit while the chip-hours would be 0.
+        # Whole seconds, and never 0, which could mean no limit, although the chip-hours would be 0.
         timeout=max(1, int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS))),
         shrink=settings.shrinks(resources),
         steps=resources.steps,
@@ -172,10 +172,10 @@ def order_of(
 
 
 def machine_of(resources: TpuResources, slice_name: str) -> Machine:
-    """Returns the machine that a test asks for, or the machine of the slice if its marker names none.
+    """Returns the machine that a test requests, or the slice's machine if its marker names none.
 
     Raises:
-      ResourcesError: the marker names a machine incompletely, or one that does not exist.
+      ResourcesError: the marker names a machine incompletely, or names one that does not exist.
     """
     if not resources.names_machine and resources.accelerator_count:
         raise ResourcesError(
@@ -211,4 +211,4 @@ def planned(spec: RunSpec, resources: TpuResources) -> RunSpec:
     found = machine_of(resources, spec.slice).slice
     if found is None or found.name == spec.slice:
         return spec
-    return dataclasses.replace(spec.with_settings(plan_golden=None), slice=found.name)  # it is for the other slice
+    return dataclasses.replace(spec.with_settings(plan_golden=None), slice=found.name)  # it is for another slice

@@ -1,4 +1,4 @@
-"""The outcome of a shipped test, as pytest in the job wrote it, and its reports and warnings repeated here.
+"""The outcome of a shipped test, as pytest wrote it in the job, and its reports and warnings repeated here.
 
 Pytest can serialize its reports, but not the warnings of a test.
 """
@@ -26,7 +26,7 @@ class ShippedOutcomeError(ValueError):
 
 
 class ShipFailed(Exception):
-    """A job has no outcome of its test, or one that does not count; the message says why."""
+    """A job has no outcome of its test, or an outcome that does not count; the message says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +36,13 @@ class ShippedOutcome:
     Attributes:
       nodeid: the node id of the test.
       status: pytest's exit status.
-      reports: reports of setup, call and teardown, as pytest serializes them.
-      problem: why there are no reports, such as an import error; empty if there are.
-      devices: the devices of JAX, such as ``8 x TPU v3``, or why it had none; empty if the test did not import JAX.
+      reports: the reports of setup, call and teardown, as pytest serializes them.
+      problem: why there are no reports, such as an import error; empty if reports exist.
+      devices: JAX's devices, such as ``8 x TPU v3``, or why it had none; empty if the test did not import JAX.
       platform: the platform of these devices: ``tpu``, ``cpu``, …; empty if there are none.
-      platform_set: whether JAX's platform was set, as by JAX_PLATFORMS. Otherwise, JAX chooses the best it finds.
-      versions: versions of Python, pytest, the harness and JAX.
-      warnings: warnings of the test, as :mod:`t5x_harness.promotion.shipped` serializes them.
+      platform_set: whether JAX's platform was set, as by JAX_PLATFORMS; otherwise JAX chooses the best one it finds.
+      versions: the versions of Python, pytest, the harness and JAX.
+      warnings: the warnings of the test, as :mod:`t5x_harness.promotion.shipped` serializes them.
     """
 
     nodeid: str
@@ -62,7 +62,7 @@ class ShippedOutcome:
 
     @property
     def failed(self) -> bool:
-        """Whether one of its phases failed, or one of its subtests."""
+        """Whether one of the test's phases or subtests failed."""
         return any(report["outcome"] == "failed" for report in self.reports)
 
     def about_versions(self) -> str:
@@ -107,7 +107,7 @@ class RepeatedReports:
 
     def phase(self, when: str) -> pytest.TestReport | None:
         """Returns the report of a phase; None if there is none."""
-        # The last one, as reports of subtests and of a plugin's reruns come before the test's own.
+        # The last one, because the reports of subtests and of a plugin's reruns come before the test's own.
         found = next((report for report in reversed(self._outcome.reports) if report["when"] == when), None)
         return self._here(found) if found is not None else None
 
@@ -133,9 +133,9 @@ class RepeatedReports:
             self._item.ihook.pytest_warning_recorded.call_historic(kwargs=recorded)
 
     def _here(self, report: Mapping[str, Any]) -> pytest.TestReport | None:
-        """Makes a report for the local item; None if pytest here does not support its kind."""
+        """Makes a report for the local item; None if the local pytest does not support its kind."""
         item, longrepr = self._item, report["longrepr"]
-        if isinstance(longrepr, list):  # why it was skipped, as JSON has no tuples; the file is the local one
+        if isinstance(longrepr, list):  # the reason for skipping, because JSON has no tuples; the file is the local one
             file, line, reason = longrepr
             longrepr = (str(item.path) if Path(file).name == item.path.name else file, line, reason)
         pairs = {name: [*map(tuple, report[name])] for name in ("user_properties", "sections")}
@@ -163,7 +163,7 @@ def warning_to_json(warning: warnings.WarningMessage, folder: Path) -> dict[str,
 def warning_from_json(value: Mapping[str, Any], folder: Path) -> warnings.WarningMessage:
     """Makes a warning from the result of :func:`warning_to_json`.
 
-    Warning classes of other libraries are not imported; their name becomes a prefix of the text.
+    Warning classes of other libraries are not imported; their names become prefixes of the texts.
 
     Args:
       value: the serialized warning.

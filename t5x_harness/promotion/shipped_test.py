@@ -32,15 +32,15 @@ def ship(
     python_path: Sequence[str] = (),
     live: bool = False,
 ) -> tuple[ContainerJob, Mapping[str, Sequence[StagedFile]]]:
-    """Makes the job that runs a packed test; returns it with the files that it needs, by ``gs://…`` folders.
+    """Makes the job that runs a packed test; returns the job and the files that it needs, by ``gs://…`` folders.
 
     Args:
       nodeid: the test's node id, relative to the archive's root.
       archive: the packed test.
       order: the order for the job.
       ini: pytest's ini file in the archive.
-      python_path: folders in the archive for the import path.
-      live: whether the test's output goes to the job's log at once instead of its report.
+      python_path: the folders in the archive for the import path.
+      live: whether the test's output goes to the job's log at once instead of to its report.
     """
     stage = f"{GS}{order.target.bucket}/t5x-harness/shipped/{archive.digest[:16]}"
     name, stamp = plain_name(order.name, "test"), unique_stamp()
@@ -56,7 +56,7 @@ def ship(
         order,
         name=f"{name}-{stamp}",
         command=_COMMAND,
-        # A test's name may contain what Vertex AI would expand as a variable.
+        # A test's name may contain text that Vertex AI would expand as a variable.
         args=tuple(
             word.replace("$(", "$$(")
             for word in (*does, *(["--live"] if live else []), f"--outcome={mounted(output)}/{_OUTCOME}", "--", nodeid)
@@ -76,10 +76,10 @@ class LocalTest:
       nodeid: its node id, relative to ``root``.
       root: pytest's root folder.
       file: the file of the test.
-      globs: globs of further files that it needs.
+      globs: the globs of further files that it needs.
       ini: pytest's ini file.
-      python_path: folders to import from.
-      live: whether its output is not captured.
+      python_path: the folders to import from.
+      live: whether the test's output is shown instead of captured.
     """
 
     name: str
@@ -92,7 +92,7 @@ class LocalTest:
     live: bool
 
     def shipment(self, order: JobOrder) -> tuple[ContainerJob, Mapping[str, Sequence[StagedFile]]]:
-        """Packs the test, and makes the job that runs it; see :func:`ship`.
+        """Packs the test and makes the job that runs it; see :func:`ship`.
 
         Raises:
           PackingError: a file that it needs does not exist or cannot be packed.
@@ -114,8 +114,8 @@ class ShippedTest:
       jobs: returns the jobs of the session.
 
     Attributes:
-      outcome: the outcome that the job wrote, once it was waited for.
-      message: a text about the job, and the devices that the test ran on.
+      outcome: the outcome that the job wrote; None before :meth:`wait`.
+      message: a text about the job and the devices that the test ran on.
       properties: the same facts by name, for JUnit.
     """
 
@@ -132,11 +132,11 @@ class ShippedTest:
 
     @property
     def is_pending(self) -> bool:
-        """Whether its job was not submitted yet."""
+        """Whether the job has not been submitted yet."""
         return self._submitted is None and self._problem is None
 
     def submit(self) -> None:
-        """Submits the job unless that was tried before; an error is kept for :meth:`wait`."""
+        """Submits the job unless this was already tried; an error is kept for :meth:`wait`."""
         if not self.is_pending:
             return
         try:
@@ -150,10 +150,10 @@ class ShippedTest:
 
         Args:
           folder: a folder for the job's log.
-          on_progress: takes the progress of the job.
+          on_progress: called with the progress of the job.
 
         Raises:
-          ShipFailed: there is no outcome, or it does not count.
+          ShipFailed: there is no outcome, or the outcome does not count.
           JobNotSent: the session sends no jobs.
         """
         if isinstance(self._problem, JobNotSent):

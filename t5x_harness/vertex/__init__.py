@@ -10,7 +10,7 @@ For a notebook or a script::
     end = LaunchedJob.launch(job).follow(on_log=print)
     end.metrics.frame("inference_eval/")
 
-Each name is imported from its module when it is first used, and Google's libraries when a job becomes a message or is
+Each name is imported from its module on first use. Google's libraries are imported when a job becomes a message or is
 sent.
 """
 

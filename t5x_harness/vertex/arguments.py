@@ -21,12 +21,12 @@ _MEANT = {
     "inference": "infer",
     "pretrain": "train",
     "finetune": "train",
-    "train_unfragmented": "train",  # named in T5X's documentation, but never published
+    "train_unfragmented": "train",  # appears in T5X's documentation, but was never published
 }
 
 
 class RunModeError(ValueError):
-    """T5X has no such mode; the message lists its modes, and the one that is probably meant."""
+    """T5X has no such mode; the message lists its modes and the one that was probably meant."""
 
 
 class RunMode(enum.StrEnum):
@@ -39,7 +39,7 @@ class RunMode(enum.StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> RunMode:
-        """Returns the mode of a name.
+        """Returns the mode with a name.
 
         Raises:
           RunModeError: there is no such mode.
@@ -55,7 +55,7 @@ _FLAGS = ("--gin_bindings=", "--gin.", "gin.")
 
 
 class OverrideError(ValueError):
-    """T5X could not read a binding; the message has Gin's reason, and the form that the binding should have."""
+    """T5X could not read a binding; the message has Gin's reason and the form that the binding should have."""
 
 
 def normalized(bindings: Iterable[str]) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def normalized(bindings: Iterable[str]) -> tuple[str, ...]:
       bindings: bindings with or without the ``--gin.`` of the command line.
 
     Raises:
-      OverrideError: Gin cannot read a binding, or there is a single text in place of a list.
+      OverrideError: Gin cannot read a binding, or a single string was passed instead of a list.
     """
     if isinstance(bindings, str):
         raise OverrideError(f"bindings are a list: [{bindings!r}], not {bindings!r}")
@@ -98,7 +98,7 @@ def _normalized(text: str) -> str:
 
 
 def _hint(name: str, value: str) -> str:
-    """Returns what is probably wrong with a binding that Gin cannot read."""
+    """Returns the probable mistake in a binding that Gin cannot read."""
     value = value.strip()
     if '\\"' in value or "\\'" in value:
         return "; the backslashes are for a shell, and stay out of a binding"
@@ -120,10 +120,10 @@ _PARAMETERS: Mapping[RunMode, tuple[str, str, str]] = MappingProxyType(
         RunMode.PRECOMPILE: ("precompile", "model_dir", "MODEL_DIR"),
     }
 )
-"""For each mode the function that T5X's main calls, its parameter, and the macro for that in T5X's own configs."""
+"""The function that T5X's main calls in each mode, its folder parameter, and the parameter's macro in T5X's configs."""
 
 OUTPUT_MACROS = tuple(dict.fromkeys(macro for _, _, macro in _PARAMETERS.values()))
-"""The macros that T5X's own configs leave open for a folder to write into."""
+"""The macros for output folders, which T5X's own configs leave open."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,9 +131,9 @@ class OutputBinding:
     """The folder that a run writes into, as far as its config says.
 
     Attributes:
-      name: what the config binds, such as ``MODEL_DIR`` or ``train_script.train.model_dir``.
+      name: the macro or parameter that the config binds, such as ``MODEL_DIR`` or ``train_script.train.model_dir``.
       value: the folder, or None if the config leaves it open.
-      macros: the macros that a job binds to its folder. The first is that of T5X's own configs; open macros of other
+      macros: the macros that a job binds to its folder. The first is the one in T5X's own configs; open macros of other
         modes follow, because Gin accepts no config with an open macro.
     """
 

@@ -1,4 +1,4 @@
-"""Jobs in flight, which are submitted, followed, and cancelled together."""
+"""Jobs in flight, which are submitted, followed, and canceled together."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from t5x_harness.vertex.waiting import Interrupts, Patience
 
 @dataclasses.dataclass(frozen=True)
 class CancelMessages:
-    """The messages about jobs that are to be cancelled.
+    """The messages about jobs that are being canceled.
 
     Attributes:
-      cancelled: returns the message about a job that the service ends.
-      refused: returns the message about a job that it does not end, with the reason.
+      cancelled: returns the message about a job that the service agreed to end.
+      refused: returns the message about a job that the service refused to end, with the reason.
       interrupted: returns the message about a job whose cancellation Ctrl-C interrupted.
     """
 
@@ -35,7 +35,7 @@ class CancelMessages:
 class JobBatch:
     """Jobs that have not ended.
 
-    From :meth:`begin` to :meth:`end` no Ctrl-C is lost, because jobs that go on cost money.
+    From :meth:`begin` to :meth:`end`, no Ctrl-C is lost, because jobs that keep running cost money.
 
     Args:
       on_sent: called once Vertex AI has accepted a job, before anything else.
@@ -50,7 +50,7 @@ class JobBatch:
         return len(self._in_flight)
 
     def begin(self) -> None:
-        """Records Ctrl-C from now on. May be called again."""
+        """Starts recording Ctrl-C. May be called again."""
         self.interrupts.begin()
 
     def submit(
@@ -91,12 +91,12 @@ class JobBatch:
             self._in_flight = [job for job in self._in_flight if not job.has_ended]
 
     def cancel(self, say: Callable[[str], None], messages: CancelMessages) -> None:
-        """Cancels the jobs that have not ended, and then completes their runs in experiments, which cost nothing.
+        """Cancels the jobs that have not ended, then completes their runs in experiments, which cost nothing.
 
-        Ctrl-C meanwhile leaves the rest as it is; a message says so. May be called again.
+        Another Ctrl-C leaves the rest unchanged, and a message says so. May be called again.
 
         Args:
-          say: called with a message for each job, and for each run.
+          say: called with a message for each job and each run.
           messages: the messages about jobs.
         """
         self.interrupts.forget()
@@ -119,7 +119,7 @@ class JobBatch:
             self._on_sent(job)
 
     def _cancelled(self, job: SubmittedJob, say: Callable[[str], None], messages: CancelMessages) -> bool:
-        """Cancels a job unless it has ended; returns whether it has ended or will."""
+        """Cancels a job unless it has ended; returns whether it has ended or is going to end."""
         try:
             self.interrupts.raise_pending()
             if not job.has_ended:
@@ -134,17 +134,17 @@ class JobBatch:
 
 
 def _end_run_of(job: SubmittedJob, check: Callable[[], None]) -> str:
-    """Completes the run of a job that was cancelled or has ended, with the job's results until now.
+    """Completes the run of a job that was canceled or has ended, with the job's results so far.
 
-    It does not wait for the service to end the job: the run of a job that is ending is marked as cancelled. Ctrl-C
-    leaves the run as it is.
+    It does not wait for the service to end the job: the run of a job that is ending is marked as canceled. Ctrl-C
+    leaves the run unchanged.
 
     Args:
       job: the job.
-      check: raises a Ctrl-C that came earlier.
+      check: raises KeyboardInterrupt if Ctrl-C was pressed earlier.
 
     Returns:
-      A message that says what was done, or why it was not; empty for a job without a run.
+      A message that says what was done, or why nothing was done; empty for a job without a run.
     """
     experiment = job.target.experiment
     if experiment is None:

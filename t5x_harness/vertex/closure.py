@@ -1,7 +1,7 @@
-"""The closure of a run: all files that its job needs and the image does not have, from gin files to modules.
+"""The closure of a run: all files that its job needs and the image lacks, from gin files to modules.
 
 T5X's own gin files are in the image. All others are staged under unique names, even two files called ``model.gin``, and
-staged copies include each other by these names, so that a job never searches folders that it does not have.
+staged copies include each other by these names, so a job never searches folders that it does not have.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ class GinPath:
     """The place of a gin file in a job.
 
     Attributes:
-      name: its name in the stage; otherwise the path by which any T5X finds its own file, or ``/gcs/…`` in a bucket.
-      staged: whether it is in the stage.
+      name: the name of a staged file; otherwise a path by which any T5X finds its own file, or ``/gcs/…`` in a bucket.
+      staged: whether it is staged.
     """
 
     name: str
     staged: bool = False
 
     def under(self, root: str) -> str:
-        """Returns the path for ``--gin_file`` and ``include``, with the stage in the folder ``root``."""
+        """Returns the path for ``--gin_file`` and ``include``, if files are staged in the folder ``root``."""
         return f"{root}/{self.name}" if self.staged else self.name
 
 
 @dataclasses.dataclass(frozen=True)
 class _GinFile:
-    """A gin file to stage: its text, and the new target for each line with an include."""
+    """A gin file to stage: its text, and the new target of each line with an include."""
 
     name: str
     text: str
     includes: Mapping[int, GinPath]
 
     def under(self, root: str) -> StagedFile:
-        lines = self.text.split("\n")  # as Gin counts them
+        lines = self.text.split("\n")  # counted as Gin counts them
         for line, target in self.includes.items():
             lines[line - 1] = _including(lines[line - 1], target.under(root), f"{self.name}:{line}")
         return StagedFile(self.name, "\n".join(lines).encode())
@@ -76,9 +76,9 @@ class Closure:
       gin_files: where the job finds the run's gin files, in order.
       search_paths: folders in buckets in which the job looks up files that this machine does not see.
       modules: files of Python modules, below ``python/``.
-      of_image: gin files and modules that the image has to have.
-      of_buckets: gin files that the job reads from their buckets.
-      passed_over: files of packages and of values in the config that are not staged, each with the reason.
+      of_image: gin files and modules that the image has to provide.
+      of_buckets: gin files that the job reads from buckets.
+      passed_over: files in packages or named in the config that are not staged, each with the reason.
     """
 
     program: GinProgram = dataclasses.field(repr=False)
@@ -103,19 +103,19 @@ class Closure:
         """Returns the files to stage, sorted by name.
 
         Args:
-          root: the path of the stage in the job, ``/gcs/bucket/folder``.
+          root: the path of the staging folder in the job, ``/gcs/bucket/folder``.
         """
         return tuple(sorted((*(file.under(root) for file in self._gin), *self.modules), key=lambda file: file.name))
 
     def bindings(self, root: str) -> tuple[str, ...]:
-        """Returns the run's bindings, whose includes name the staged files."""
+        """Returns the run's bindings, with includes that name the staged files."""
         given = enumerate(self.program.spec.bindings, start=1)
         included = self._included_by_bindings
         return tuple(_including(text, included[n].under(root), text) if n in included else text for n, text in given)
 
 
 def not_of_a_job(path: str, whose: str) -> str:
-    """Says that a file of this machine is not staged, and what to do."""
+    """Returns a message that a file on this machine is not staged, and what to do about it."""
     return (
         f"{path}, {whose}: a job does not have this machine's files; copy it to a bucket and name it gs://BUCKET/…, "
         "unless the image has it at this path"
@@ -129,7 +129,7 @@ def closure_of(spec: RunSpec) -> Closure:
       spec: the run, whose bindings are :func:`~t5x_harness.vertex.arguments.normalized`.
 
     Raises:
-      ClosureError: a file cannot be read, or is behind a link that leads out of the project.
+      ClosureError: a file cannot be read, or is reached by a link that leads out of the project.
       RuntimeError: ``spec.runtime`` asks for a T5X that is not installed.
     """
     program = program_of(spec)
@@ -183,7 +183,7 @@ class _FileCollector:
         return GinPath(f"gin/{self._roots.name_of(Path(shown))}", staged=True)
 
     def _local_files(self) -> Iterator[str]:
-        """Yields the files of this machine that values of the config name, such as a vocabulary. No job has them."""
+        """Yields the files on this machine that values in the config name, such as a vocabulary. No job has them."""
         for binding in self._program.final.values():
             value = binding.value
             is_path = isinstance(value, str) and "/" in value and not value.startswith((GS, "/gcs/", "t5x/"))
@@ -197,7 +197,7 @@ class _FileCollector:
         return GinPath(name)
 
     def _included(self) -> dict[str, dict[int, GinPath]]:
-        """Returns the lines with includes of each file, and of the bindings, and where the job finds their targets."""
+        """Returns the include lines of each file and of the bindings, and where the job finds their targets."""
         found: dict[str, dict[int, GinPath]] = {}
         for statement in self._program.statements:
             if isinstance(statement, Include):
@@ -228,21 +228,21 @@ def _including(line: str, target: str, where: str) -> str:
     return changed
 
 
-# Tables of the stage resolve, with the column for the file and the column for its users.
+# Tables of the resolve stage, with the column for the file and the column for its users.
 _TABLES = {"vocabulary": ("file", "of"), "sources": ("read from", "task")}
 _WHAT = {"vocabulary": "the vocabulary of", "sources": "the examples of"}
 _MODEL = "model"
 
 
 def unstaged_files(closure: Closure, result: RunResult) -> tuple[str, ...]:
-    """Returns the files of this machine that the run's tasks and model read, with what to do about each.
+    """Returns the files on this machine that the run's tasks and model read, with advice for each.
 
-    Files that are staged with their package, and files of T5X and other installed packages are left out, because the
+    Files that are staged with their package, and files of T5X and other installed packages, are left out, because the
     job has them with its modules.
 
     Args:
       closure: the files that the job gets.
-      result: the result of the checked run; without the stage resolve nothing is known.
+      result: the result of the checked run; without the resolve stage, the files are not known.
     """
     cwd = Path(os.path.abspath(result.spec.cwd))
     image = _places_of_image(closure)
@@ -258,7 +258,7 @@ def unstaged_files(closure: Closure, result: RunResult) -> tuple[str, ...]:
 
 
 def _named(result: RunResult) -> Iterator[tuple[str, str, str]]:
-    """Yields each local path that the tables of resolve name: the table, the path, and its users."""
+    """Yields each local path in the tables of the resolve stage: the table, the path, and its users."""
     stage = next((each for each in result.stages if each.stage is Stage.RESOLVE), None)
     for table in stage.tables if stage else ():
         if table.name not in _TABLES:
@@ -282,7 +282,7 @@ def _places_of_image(closure: Closure) -> Sequence[Path]:
 
 
 def _has(closure: Closure, file: Path, image: Sequence[Path]) -> bool:
-    """Returns whether the job has a file in its stage or in the image, next to the module that names it."""
+    """Returns whether the job has a file among its staged files or in the image, next to the module that names it."""
     real = file.resolve()
     if any(real.is_relative_to(place) for place in image):
         return True

@@ -1,4 +1,4 @@
-"""The emulated Google Cloud for people who train with T5X: its jobs and TPU VMs know T5X's images and programs."""
+"""The emulated Google Cloud for T5X users: its jobs and TPU VMs know T5X's images and programs."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.vertex.settings import VertexOptions
 
 PROGRAMS = "t5x_harness.vertex.job_programs:PROGRAMS"
-"""The import path of what the server has to know of T5X."""
+"""The import path of the object from which the server learns about T5X."""
 
 
 def with_programs_of_t5x(options: VertexOptions) -> VertexOptions:
-    """Returns options by which jobs run T5X's programs, unless they name other programs."""
+    """Returns options with which jobs run T5X's programs, unless the options name other programs."""
     return options if options.programs else dataclasses.replace(options, programs=PROGRAMS)
 
 
 class GoogleSession(EmulatedCloud):
-    """A server, started by ``with``; it ends with the block, or with this process, however that ends.
+    """A server that runs during a ``with`` block; it ends with the block, or with this process, however that ends.
 
-    Any number may run at once, each with its own ports, buckets and certificates.
+    Any number of servers may run at once, each with its own ports, buckets and certificates.
 
     Args:
-      root: folder that keeps the buckets; by default a temporary one, which goes with the session.
-      app: makes what answers for Cloud Storage, and is closed at the end: ``module:factory``, called with the root.
-      vertex: options of its Vertex AI.
+      root: the folder that keeps the buckets; by default a temporary one, which is removed with the session.
+      app: the factory of the Cloud Storage application, ``module:factory``, which is called with the root; the
+        application is closed at the end.
+      vertex: the options of its Vertex AI.
     """
 
     def __init__(

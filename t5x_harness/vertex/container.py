@@ -18,16 +18,16 @@ STRATEGIES = ("STANDARD", "SPOT", "FLEX_START")
 """How Vertex AI may find machines for a job; the first is the default."""
 
 RESERVATIONS = {"any": "ANY_RESERVATION", "none": "NO_RESERVATION"}
-"""Which reservations a machine may use, unless a single one is named."""
+"""The reservations that a machine may use, unless a single one is named."""
 
 _RESERVATION = re.compile(r"projects/[^/\s]+/zones/[^/\s]+/reservations/[^/\s]+")
 _RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 _NETWORK = re.compile(r"projects/[^/\s]+/global/networks/[^/\s]+")
-_DEFAULT_DISK = "pd-ssd"  # the service's default, as is a size of 100 GB
+_DEFAULT_DISK = "pd-ssd"  # the service's default; its default size is 100 GB
 
 
 class JobOptionsError(ValueError):
-    """A value is not valid; the message is one sentence that names it."""
+    """A value is invalid; the message is one sentence that names it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,13 +36,13 @@ class JobOptions:
 
     Attributes:
       strategy: one of :data:`STRATEGIES`: ``SPOT`` machines may be taken away, ``FLEX_START`` waits for machines.
-      max_wait_duration: for how many seconds a job with ``FLEX_START`` waits at most.
+      max_wait_duration: the most seconds that a job with ``FLEX_START`` waits.
       reservation: ``any``, ``none``, or ``projects/PROJECT/zones/ZONE/reservations/NAME``.
       network: the network that the job is peered with: ``projects/NUMBER/global/networks/NAME``.
-      boot_disk_type: ``pd-ssd``, ``pd-standard``, ``hyperdisk-balanced``.
+      boot_disk_type: ``pd-ssd``, ``pd-standard`` or ``hyperdisk-balanced``.
       boot_disk_size_gb: the size of the boot disk.
-      restart_job_on_worker_restart: whether losing one worker restarts all of the job.
-      disable_retries: whether the job is never tried again.
+      restart_job_on_worker_restart: whether losing one worker restarts the whole job.
+      disable_retries: whether the job is never retried.
 
     Raises:
       JobOptionsError: a value is not valid.
@@ -76,7 +76,7 @@ class JobOptions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> JobOptions:
-        """Selects the options from named values; None is the same as absent.
+        """Selects the options from named values; a None value counts as absent.
 
         Raises:
           JobOptionsError: a value is not valid.
@@ -119,16 +119,16 @@ class ContainerJob:
     """A container on one machine or TPU slice, as a CustomJob, with any image and arguments.
 
     Attributes:
-      name: its name in the console, of up to 128 characters.
+      name: its name in the console, up to 128 characters long.
       target: the project, region and image.
       machine: the machine of the worker pool.
-      args: the arguments of the container's entry point.
-      command: replaces the image's entry point, if it is not empty.
-      env: variables of the container.
-      timeout: seconds after which Vertex AI ends the job.
-      output: the ``gs://…`` folder for results, below which are AIP_MODEL_DIR and the like.
-      labels: labels of the job; keys and values have lowercase letters, digits, ``_`` and ``-``.
-      options: further fields of its spec.
+      args: the arguments for the container's entry point.
+      command: the replacement for the image's entry point; empty to keep it.
+      env: environment variables of the container.
+      timeout: the seconds after which Vertex AI ends the job.
+      output: the ``gs://…`` folder for results, which contains AIP_MODEL_DIR and similar folders.
+      labels: labels of the job; keys and values consist of lowercase letters, digits, ``_`` and ``-``.
+      options: further fields of the job's spec.
     """
 
     name: str
@@ -146,7 +146,7 @@ class ContainerJob:
         """Returns the message that CreateCustomJob takes.
 
         Raises:
-          MachineError: there is no accelerator of this name.
+          MachineError: there is no accelerator with this name.
         """
         from google.cloud.aiplatform_v1 import types
 
@@ -169,5 +169,5 @@ class ContainerJob:
 
     @property
     def chip_hours(self) -> ChipHours:
-        """The most chip-hours that the job can use."""
+        """The maximum chip-hours that the job can use."""
         return ChipHours.of(self.machine, self.timeout)

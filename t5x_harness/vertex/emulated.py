@@ -1,4 +1,4 @@
-"""The emulated Google Cloud in place of the real one, for as long as a command lasts."""
+"""Puts the emulated Google Cloud in place of the real one while a command runs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def uses_emulated_google() -> bool:
 
 
 def emulation_has_ended() -> bool:
-    """Returns whether this process's Google clients use an emulated Google Cloud that no longer runs."""
+    """Returns whether this process's Google clients use an emulated Google Cloud that is no longer running."""
     if uses_emulated_google():
         address = urllib.parse.urlsplit(os.environ["STORAGE_EMULATOR_HOST"])
         try:
             socket.create_connection((address.hostname or "", address.port or 80), timeout=_ANSWER_SECONDS).close()
         except ConnectionRefusedError:
             return True
-        except (OSError, ValueError):  # it may be busy, and its address may be of another form
+        except (OSError, ValueError):  # it may be busy, or its address may have another form
             pass
     return False
 
@@ -42,14 +42,14 @@ def emulated_google(
 ) -> Iterator[None]:
     """Redirects this process's Google clients to an emulated Google Cloud.
 
-    If they use one already, nothing changes. This has to begin before Google's libraries are first used, and only once
+    If they already use one, nothing changes. This has to begin before Google's libraries are first used, and only once
     in a process, because gRPC keeps the first certificates that it trusts.
 
     Args:
       root: the folder that keeps the buckets; by default a temporary one, which is removed at the end of the block.
-      source: a folder with the initial content of each bucket; it is copied, and never written to.
-      warm: whether Vertex AI is loaded at once, and not with the first request for it.
-      expected: jobs that are about to be sent, so that their libraries are imported in advance.
+      source: a folder with the initial content of each bucket, which is copied and never written to.
+      warm: whether Vertex AI is loaded at once, instead of at the first request for it.
+      expected: jobs that will be sent soon, so that their libraries are imported in advance.
 
     Raises:
       ServerError: the emulated Google Cloud cannot start.

@@ -1,4 +1,4 @@
-"""Errors of Vertex AI, with messages that begin with what was asked for."""
+"""Errors of Vertex AI, with messages that begin with the request that failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FOUND = re.compile(r"\t\d+\.")
 
 
 class VertexError(Exception):
-    """Vertex AI refused, or cannot be reached; the message has the service's own reason and what can be done.
+    """Vertex AI refused, or cannot be reached; the message has the service's own reason and the possible fix.
 
     Attributes:
       passing: whether the same request may succeed later, because the service or the network failed.
@@ -28,11 +28,11 @@ def as_vertex_error(what: str, project: str) -> Iterator[None]:
     """Turns the errors of Google's libraries into VertexError.
 
     Args:
-      what: what could not be done, such as ``the job cannot be created``.
+      what: the failure in words, such as ``the job cannot be created``.
       project: the project of the request.
 
     Raises:
-      VertexError: the block raised an error of Google's, or of the SDK's own.
+      VertexError: the block raised an error of Google's services or of the SDK itself.
     """
     from google.api_core import exceptions
     from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
@@ -52,7 +52,7 @@ def as_vertex_error(what: str, project: str) -> Iterator[None]:
         fix = "Ask for more quota, or take another region or a smaller slice"
         raise VertexError(f"{what}: {error.message}. {fix}") from None
     except exceptions.GoogleAPICallError as error:
-        # The violations of a spec come on one line, separated by tabs.
+        # The violations of a spec are on one line, separated by tabs.
         listed = _FOUND.sub("\n  ", error.message or str(error)).replace("\t", " ")
         raise VertexError(f"{what}: {listed}") from None
     except DefaultCredentialsError as error:
@@ -63,5 +63,5 @@ def as_vertex_error(what: str, project: str) -> Iterator[None]:
         raise VertexError(f"{what}: no valid credentials: {error}") from None
     except (ValueError, RuntimeError) as error:  # errors of the SDK itself
         raise VertexError(f"{what}: {error}") from None
-    except OSError as error:  # such as connection errors of requests
+    except OSError as error:  # such as connection errors from requests
         raise VertexError(f"{what}: Vertex AI cannot be reached: {error}", passing=True) from None

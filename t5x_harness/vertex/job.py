@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 VERSION_LABEL = "t5x_harness_version"
 SPEC_LABEL = "t5x_harness_spec"
-"""The label with a hash of what a job does: jobs with the same value do the same."""
+"""The label with a hash of a job's work: jobs with the same value do the same work."""
 
 _STAGED = "t5x-harness/staged"
 _RUNS = "t5x-harness/runs"
@@ -36,29 +36,30 @@ _CHECKPOINT = "CHECKPOINT_PATH"
 
 
 def unique_stamp() -> str:
-    """Returns the time in UTC, followed by random digits that distinguish runs of the same second."""
+    """Returns the time in UTC, followed by random digits that distinguish runs started in the same second."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{secrets.token_hex(3)}"
 
 
 class JobError(ValueError):
-    """A run cannot become a job; the message says what disagrees, and how to fix it."""
+    """A run cannot become a job; the message says what disagrees and how to fix it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class T5XJob:
     """A run of T5X on Vertex AI.
 
-    Nothing is read, staged or sent before it is needed; :meth:`from_gin` is the usual way to make a job.
+    Nothing is read, staged or sent until it is needed; :meth:`from_gin` is the usual way to make a job.
 
     Attributes:
-      run: gin files, bindings and folders; its slice and model_dir are not used.
+      run: the gin files, bindings and folders; its slice and model_dir are not used.
       target: where the job goes.
-      machine: what it runs on.
+      machine: the machine that it runs on.
       run_mode: the run mode of T5X's main.
-      timeout: seconds after which Vertex AI ends it.
-      name: the name of the run, of letters, digits and ``-``; it is part of the job's name, of the folder of its
+      timeout: the seconds after which Vertex AI ends the job.
+      name: the name of the run, made of letters, digits and ``-``. It is part of the job's name, of the folder of its
         results, and of the experiment.
-      stamp: distinguishes runs of one name, which would resume from each other's checkpoints; see :func:`unique_stamp`.
+      stamp: the text that distinguishes runs with the same name, which would otherwise resume from each other's
+        checkpoints; see :func:`unique_stamp`.
       env: further variables of the container.
       labels: further labels of the job.
       options: further fields of its spec.
@@ -78,7 +79,7 @@ class T5XJob:
     def __post_init__(self) -> None:
         if not self.run.gin_files:
             raise JobError("a T5X job needs a gin file")
-        if type(self.timeout) is not int or self.timeout < 1:  # none at all is a week of the service's
+        if type(self.timeout) is not int or self.timeout < 1:  # without one, it is a week
             raise JobError(f"timeout {self.timeout!r}: give whole seconds above zero, such as 4 * 3600")
         object.__setattr__(self, "name", plain_name(self.name or self.run.name))
         object.__setattr__(self, "run", dataclasses.replace(self.run, bindings=normalized(self.run.bindings)))
@@ -110,7 +111,7 @@ class T5XJob:
           search_paths: folders in which gin files and includes are looked up.
           python_path: folders with the modules that the gin files import.
           tfds_data_dir: ``gs://…``; None leaves the flag out.
-          timeout: seconds after which Vertex AI ends the job.
+          timeout: the seconds after which Vertex AI ends the job.
           name: the name of the run; by default the name of the last gin file.
           cwd: the folder that relative paths start from.
 
@@ -118,7 +119,7 @@ class T5XJob:
           RunModeError: T5X has no such mode.
           MachineError: there is no such machine.
           OverrideError: Gin cannot read a binding.
-          JobError: there is no gin file, or the timeout is not a number of seconds.
+          JobError: no gin file is given, or the timeout is not a number of seconds.
         """
         mode = RunMode.parse(run_mode)
         spec = RunSpec(
@@ -135,7 +136,7 @@ class T5XJob:
 
     @cached_property
     def closure(self) -> Closure:
-        """The files of this machine that the job needs, which are read now.
+        """The files on this machine that the job needs, read on first access.
 
         Raises:
           ClosureError: a file is missing, or is not the project's to stage.
@@ -159,7 +160,7 @@ class T5XJob:
 
     @property
     def model_dir(self) -> str:
-        """The ``gs://…`` folder that T5X writes into: the one that the config names for its mode, or this run's own.
+        """The ``gs://…`` folder that T5X writes into: the config's folder for the run mode, or this run's own.
 
         Raises:
           JobError: the config's folder is not in a bucket.
@@ -191,7 +192,7 @@ class T5XJob:
         self._require_checkpoint()
         root = self._mounted_stage
         paths = self.closure.search_paths
-        # The folder is always bound here, in the form that T5X's writers need, so that the job's spec shows it.
+        # The folder is always bound, in the form that T5X's writers need, so that the job's spec shows it.
         macros = self._output_folder.macros
         given = (text for text in self.closure.bindings(root) if text.partition(" = ")[0] not in macros)
         bindings = (*(f'{macro} = "{self.model_dir}"' for macro in macros), *given)
@@ -205,7 +206,7 @@ class T5XJob:
 
     @property
     def container(self) -> ContainerJob:
-        """The container that :meth:`to_pb` puts into the message.
+        """The container job that :meth:`to_pb` puts into the message.
 
         Raises:
           ClosureError: a file is missing, or is not the project's to stage.
@@ -229,18 +230,18 @@ class T5XJob:
         Raises:
           ClosureError: a file is missing, or is not the project's to stage.
           JobError: the folder for results or the data lies in no bucket, or no checkpoint is named.
-          MachineError: there is no accelerator of this name.
+          MachineError: there is no accelerator with this name.
         """
         return self.container.to_pb()
 
     @property
     def chip_hours(self) -> ChipHours:
-        """The most chip-hours that the job can use."""
+        """The maximum chip-hours that the job can use."""
         return ChipHours.of(self.machine, self.timeout)
 
     @cached_property
     def digest(self) -> str:
-        """A hash of what the job does, as 32 hexadecimal digits: jobs that do the same have the same, at any time."""
+        """A hash of the job's work, as 32 hexadecimal digits: jobs that do the same work always have the same hash."""
         own = self.output
         does = [
             self.target.image,
@@ -266,7 +267,7 @@ class T5XJob:
         return output_folder_of(self.closure.program, self.run_mode)
 
     def _require_checkpoint(self) -> None:
-        """Requires a checkpoint. Lint leaves that open, because the launcher of a run binds it."""
+        """Requires a checkpoint. Lint does not, because the launcher of a run binds it."""
         program = self.closure.program
         if program.complete and any(macro.name == _CHECKPOINT for macro in program.required_macros):
             raise JobError(
@@ -288,12 +289,12 @@ class T5XJob:
 
 
 def plain_name(name: str, otherwise: str = "run") -> str:
-    """Returns a name that a folder, a job, an experiment's run and a label can have."""
+    """Returns a name that is valid for a folder, a job, an experiment's run and a label."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:63] or otherwise
 
 
 def digest_of(does: Sequence[Any]) -> str:
-    """Returns a hash of what a job does, as 32 hexadecimal digits."""
+    """Returns a hash of a job's work, as 32 hexadecimal digits."""
     return hashlib.sha256(json.dumps(does, sort_keys=True).encode()).hexdigest()[:32]
 
 

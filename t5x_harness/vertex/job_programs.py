@@ -1,4 +1,4 @@
-"""T5X's programs for jobs of the emulated Vertex AI: images, commands, variables, and libraries to import ahead."""
+"""T5X's programs in jobs of the emulated Vertex AI: images, commands, variables, and libraries to import early."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from t5x_harness.variables import (
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.validation.rules import SpecRule
 
-# What ``t5x.main`` and its modes need, except for modules of T5X itself, which the job imports in its own order.
+# The libraries that ``t5x.main`` and its modes need; the job imports the modules of T5X itself in its own order.
 _LIBRARIES = (
     "absl.app",
     "gin",
@@ -43,7 +43,7 @@ _LIBRARIES = (
 )
 
 _IMAGES = "*t5x*"
-# The place of T5X's checkout in images, as a word of a command, and in a shell script.
+# A script in the images' checkout of T5X, as a word of a command or in a shell script.
 _SCRIPT = r"(?:\./|/)?t5x/t5x/(?P<module>\w+)\.py"
 _PYTHON = r"python[\d.]*"
 _PYTHON_WORD, _SCRIPT_WORD, _SCRIPT_LINE = (
@@ -55,13 +55,13 @@ _MODULE_LINE = re.compile(r"\s-m[ \t]+t5x\.\w+")
 
 
 class T5XPrograms(Programs):
-    """T5X's entry points and scripts, by its images or by commands that name them."""
+    """T5X's entry points and scripts, recognized by images or by commands that name them."""
 
     module = "t5x.main"
     libraries = _LIBRARIES
 
     def spec_rules(self) -> Sequence[SpecRule]:
-        """Returns what T5X makes of the arguments in a spec."""
+        """Returns T5X's rules for the arguments in a spec."""
         from t5x_harness.vertex.job_rules import job_rules
 
         return job_rules()
@@ -77,7 +77,7 @@ class T5XPrograms(Programs):
         return ("python", "-m", self.module) if fnmatch.fnmatchcase(image.rpartition("/")[2], _IMAGES) else ()
 
     def with_modules(self, words: Sequence[str]) -> list[str]:
-        """Replaces T5X's scripts, which are in the checkout of the images, by their modules."""
+        """Replaces T5X's scripts, which are in the images' checkout, by modules."""
         made: list[str] = []
         for word in words:
             found = _SCRIPT_WORD.fullmatch(word)
@@ -100,14 +100,14 @@ class T5XPrograms(Programs):
     def environment(
         self, base: Mapping[str, str], words_are_theirs: bool, slice: Slice | None, pod: Pod | None
     ) -> dict[str, str]:
-        """Returns the same environment as for programs of ``t5x-harness exec``."""
+        """Returns the same environment that ``t5x-harness exec`` gives its programs."""
         seen = program_environment(slice, find_runtime(), base.get(RUNTIME_VARIABLE, "auto"), base, pod)
         if words_are_theirs:
             if not is_on(os.environ.get(EXACT_NUMERICS_VARIABLE, "")):
                 compile_cheaply(seen)  # as in local runs, so that both share the cache of compiled programs
-            if pod is None:  # one of several hosts saves checkpoints in parts, as on a TPU
+            if pod is None:  # if there are several hosts, each saves its part of a checkpoint, as on a TPU
                 seen[BRIEF_VARIABLE] = "1"
-        seen[TPU_NUMERICS_VARIABLE] = ""  # the job stands for one on a TPU, which has its own numerics
+        seen[TPU_NUMERICS_VARIABLE] = ""  # the job represents a job on a TPU, which has its own numerics
         return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
 
 

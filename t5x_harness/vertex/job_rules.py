@@ -1,4 +1,4 @@
-"""Rules for the jobs of T5X, in ``job_rules.toml``: the service accepts such a spec, and the job fails long after."""
+"""The rules of ``job_rules.toml``: mistakes that the service accepts in a spec, but that fail the job later."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ _MODULE = re.compile(r"t5x[./](?P<name>\w+?)(?:\.py)?")
 
 @functools.cache
 def job_rules() -> tuple[SpecRule, ...]:
-    """Returns every rule for the jobs of T5X."""
+    """Returns all rules for T5X's jobs."""
     own = {broken.__name__: of_values(broken) for broken in (data_dir_none, gin_prefix_twice, carried_over, run_mode)}
     return rules_in(read_table(__package__, "job_rules.toml"), {**CHECKS, **own, t5x_module.__name__: t5x_module})
 
 
 def verdict_of(job: T5XJob) -> SpecVerdict:
-    """Judges a job's spec as Vertex AI will."""
+    """Checks a job's spec as Vertex AI will."""
     return judge(job.to_pb(), job.target.location, job_rules())
 
 
 def refusals(job: T5XJob, verdict: SpecVerdict) -> str:
-    """Returns every reason why Vertex AI refuses a job, one per line; empty if it does not."""
+    """Returns all reasons why Vertex AI would refuse a job, one per line; empty if there are none."""
     if not verdict.violations:
         return ""
     found = "\n".join(f"  {violation}" for violation in verdict.violations)
@@ -43,18 +43,18 @@ def refusals(job: T5XJob, verdict: SpecVerdict) -> str:
 
 
 def data_dir_none(argument: str, _rule: SpecRule) -> Values | None:
-    """Checks that no flag for the data's folder has the text of Python's None."""
+    """Checks that the flag for the data folder is not the text ``None``."""
     return {"value": argument} if argument in ("--tfds_data_dir=None", "--tfds_data_dir='None'") else None
 
 
 def gin_prefix_twice(argument: str, _rule: SpecRule) -> Values | None:
-    """Checks that a binding's flag has its prefix once."""
+    """Checks that a binding's flag has its prefix only once."""
     match = _GIN_TWICE.fullmatch(argument)
     return {"value": argument, "fix": f"write --gin.{match['rest']}"} if match else None
 
 
 def carried_over(argument: str, _rule: SpecRule) -> Values | None:
-    """Checks that a flag has no quote and no comma of the list that it was copied from."""
+    """Checks that a flag has no quote or comma left from the list that it was copied from."""
     if _QUOTED_FLAG.match(argument):
         fault = "begins with a quote, so that it is not a flag, and T5X ends with Too many command-line arguments"
     elif argument.startswith("--gin.") and argument.rstrip().endswith(",") and "=" in argument:
@@ -65,14 +65,14 @@ def carried_over(argument: str, _rule: SpecRule) -> Values | None:
 
 
 def _without_list(argument: str) -> str:
-    """Returns a flag without the quote before it, and without the comma and the quote that has no partner behind it."""
+    """Returns a flag without a leading quote, a trailing comma and an unmatched trailing quote."""
     bare = argument.strip().rstrip(",")
     bare = bare[1:] if bare[0] in _QUOTES else bare
     return bare[:-1] if bare[-1] in _QUOTES and bare.count(bare[-1]) % 2 else bare
 
 
 def run_mode(argument: str, _rule: SpecRule) -> Values | None:
-    """Checks that the run mode is one of T5X's main."""
+    """Checks that the run mode is one that T5X's main has."""
     flag, _, mode = argument.lstrip("-").partition("=")
     if flag != "run_mode" or not argument.startswith("-") or not mode or mode in _RUN_MODES:
         return None
@@ -81,7 +81,7 @@ def run_mode(argument: str, _rule: SpecRule) -> Values | None:
 
 
 def t5x_module(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that a program of T5X that is run is one that it has."""
+    """Checks that T5X has the program of T5X that the job runs."""
     for at, task in subject.resolve(rule.field):
         named = task.python_module if at.endswith("python_package_spec") else _program([*task.command, *task.args])
         match = _MODULE.fullmatch(named)

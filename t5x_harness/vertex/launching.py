@@ -1,4 +1,4 @@
-"""Takes a job from its first staged file to its last metric: stages, sends, tracks, follows it and reads results."""
+"""Takes a job from its first staged file to its last metric: stages, sends, tracks and follows it; reads results."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.tracking import TrackedRun, uploading
 from t5x_harness.vertex.waiting import Interrupts, Patience, wait_for
 
-_LOG_SECONDS = 5.0  # between two requests: Cloud Logging allows a project sixty a minute
+_LOG_SECONDS = 5.0  # seconds between two requests: Cloud Logging allows a project sixty per minute
 
 
 class DuplicateError(Exception):
-    """The same job runs already; the message names it, and how to follow it or to start another."""
+    """The same job is already running; the message names it, and says how to follow it or start another."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +32,10 @@ class RunEnd:
     """The end of a job, and its results.
 
     Attributes:
-      outcome: how it ended.
-      metrics: the metrics that it wrote, if any.
+      outcome: how the job ended.
+      metrics: the metrics that the job wrote, if any.
       notes: messages about what could not be read or tracked.
-      ran_on: the devices that its log names; unknown if the log was not read.
+      ran_on: the devices that the job's log names; unknown if the log was not read.
     """
 
     outcome: JobOutcome
@@ -66,8 +66,8 @@ class LaunchedJob:
 
     Attributes:
       submitted: the job.
-      tracked: its run in an experiment, if it is tracked.
-      notes: why it is not tracked although that was requested.
+      tracked: the job's run in an experiment, if it is tracked.
+      notes: the reasons why the job is not tracked although that was requested.
     """
 
     def __init__(self, submitted: SubmittedJob) -> None:
@@ -128,12 +128,12 @@ class LaunchedJob:
           job: the job.
           staged: the files that it needs, by ``gs://…`` folders.
           run: the run of T5X that the job is for. If its target names an experiment, the run is tracked there.
-          alone: whether to cancel the job if the same run was sent first, as by another command at the same moment.
+          alone: whether to cancel the job if the same run was sent first, as by another command at the same time.
           on_sent: called once Vertex AI has accepted the job, before anything else.
-          interrupts: hold Ctrl-C from when the job is sent until ``on_sent`` has been called.
+          interrupts: hold back Ctrl-C from the sending of the job until ``on_sent`` has been called.
 
         Raises:
-          DuplicateError: the same run was sent first, and this one is to run alone.
+          DuplicateError: the same run was sent first, and ``alone`` is set.
           StorageError: the bucket is not there, or refuses.
           VertexError: the service refuses the job.
         """
@@ -149,7 +149,7 @@ class LaunchedJob:
         if run is not None and job.target.experiment is not None:
             try:
                 launched.tracked = TrackedRun.begin(run, launched.submitted, job.target.experiment)
-            except VertexError as error:  # the job runs, and matters more than its record
+            except VertexError as error:  # the job is running, which matters more than its record
                 launched.notes = (f"not tracked: {error}",)
         return launched
 
@@ -185,17 +185,17 @@ class LaunchedJob:
         patience: Patience | None = None,
         metrics: bool = True,
     ) -> RunEnd:
-        """Waits for the end, follows the log and uploads to TensorBoard meanwhile, and reads the results.
+        """Waits for the job to end, following its log and uploading to TensorBoard, and reads the results.
 
         Args:
-          seconds: how long to wait at most; by default for the job's own timeout, after its time in the queue.
+          seconds: the maximum time to wait; by default the job's own timeout, after its time in the queue.
           on_state: called with each new state.
           on_log: called with each line of the log.
-          patience: how long to pause between two looks at the job.
-          metrics: whether to read the metrics that it wrote.
+          patience: the pauses between two looks at the job.
+          metrics: whether to read the metrics that the job wrote.
 
         Raises:
-          WaitError: the time is over. The job goes on.
+          WaitError: the time is over. The job continues.
           VertexError: the job's state cannot be read.
         """
         notes = list(self.notes)
@@ -242,7 +242,7 @@ def metrics_of(job: SubmittedJob) -> tuple[RunMetrics, str]:
 
 
 class _Log:
-    """Passes on the lines of a log. A log that can never be read is noted once, and the wait continues."""
+    """Passes on the lines of a log. If the log can never be read, this is noted once, and the wait continues."""
 
     def __init__(self, reader: LogReader, on_line: Callable[[LogLine], None] | None, notes: list[str]) -> None:
         self._reader = reader
@@ -270,7 +270,7 @@ class _Log:
         return bool(lines)
 
     def finish(self) -> None:
-        """Passes on the last lines, which Cloud Logging has a few seconds after a job's end."""
+        """Passes on the last lines, which arrive in Cloud Logging a few seconds after a job's end."""
         if self._on_line is not None and not self._is_private:
             time.sleep(_LOG_SECONDS)
         self._next = 0.0

@@ -18,7 +18,7 @@ _PASSING = frozenset({429, 500, 502, 503, 504})
 
 
 class LogError(Exception):
-    """The log cannot be read; the message says why. The job is not affected.
+    """The log cannot be read; the message says why. This does not affect the job.
 
     Attributes:
       passing: whether it can probably be read later.
@@ -35,9 +35,9 @@ class LogLine:
 
     Attributes:
       replica: the replica that wrote it, such as ``workerpool0-0``; ``service`` for Vertex AI itself.
-      text: its text.
-      severity: its severity: ``INFO``, ``ERROR``, …
-      timestamp: when it was written, in UTC and the form of RFC 3339.
+      text: the text of the entry.
+      severity: the severity: ``INFO``, ``ERROR``, …
+      timestamp: the time at which it was written, in UTC and in the format of RFC 3339.
     """
 
     replica: str
@@ -50,14 +50,14 @@ class LogLine:
 
 
 class LogReader:
-    """Reads a job's log from where it stopped the last time.
+    """Reads a job's log, continuing from the last entry that it read.
 
     Entries arrive late and out of order, so the most recent period is requested again each time.
 
     Args:
-      project: id or number of the job's project.
-      job_id: the last part of its resource name.
-      late: by how much a new entry may be older than the newest one.
+      project: the id or number of the job's project.
+      job_id: the last part of the job's resource name.
+      late: how much older than the newest entry a new one may be.
     """
 
     def __init__(self, project: str, job_id: str, late: timedelta = timedelta(minutes=1)) -> None:
@@ -69,7 +69,7 @@ class LogReader:
         self._session: Any = None
 
     def new_lines(self) -> list[LogLine]:
-        """Returns the entries that have not been read yet, in the order of their times.
+        """Returns the entries that have not been read yet, ordered by time.
 
         Raises:
           LogError: they cannot be read.
@@ -124,7 +124,7 @@ class LogReader:
 
 
 def _time(entry: Mapping[str, Any]) -> datetime:
-    """Returns when an entry was written, rounded down to microseconds."""
+    """Returns the time at which an entry was written, rounded down to microseconds."""
     return datetime.fromisoformat(entry["timestamp"])
 
 
@@ -146,17 +146,17 @@ _CPU, _TPU = "cpu", "TPU"
 _THE_CPU = "the CPU"
 _NOT_SAID = "not named in its log"
 
-# T5X logs its mesh of TPUs, of several slices, and, if model_parallel_submesh is bound, of CPUs, each in one line, and
+# T5X logs its mesh in one line if it is made of TPUs, of several slices, or, with model_parallel_submesh, of CPUs, and
 # its shape in a later line. With num_partitions alone, T5X does not log a mesh of CPUs.
 _MESH = re.compile(r"global_mesh devices: \[+(?P<kind>\w+?)Device\(")
 _SHAPE = re.compile(r"global_mesh devices shape: \((?P<shape>[\d, ]+)\)")
-# The same line of the embedded runtime.
+# The same line as the embedded runtime logs it.
 _EMBEDDED_MESH = re.compile(r"The mesh has (?P<number>\d+) devices, the first is (?P<kind>\w+?)Device\(")
-# On this machine T5X sees the slice's devices, each of which is a CPU device.
+# On this machine, T5X sees the slice's devices, each of which is a CPU device.
 _KINDS = {"Cpu": _CPU, "VirtualTpu": _CPU, "Tpu": _TPU}
 
-# JAX's messages if it chooses the platform itself: why it has no TPU; that there are chips, but no libtpu; and the
-# message of older releases. If its platforms are set, it logs none of them.
+# JAX's messages if it chooses the platform itself: why it has no TPU; that chips are present, but no libtpu; and the
+# message of older releases. If its platforms are set, it logs none of these.
 _FELL_BACK = re.compile(
     r"Unable to initialize backend 'tpu': .+"
     r"|A Google TPU may be present on this machine, but .+ Falling back to cpu\."
@@ -169,13 +169,13 @@ class RanOn:
     """The devices that JAX used in a job.
 
     Attributes:
-      devices: the devices, such as ``8 x TPU v3``, or why there were none; empty if nothing is known of them.
-      platform: their platform: ``tpu``, ``cpu``, …; empty if there are none. It is also ``cpu`` if all that is known is
-        that JAX found no TPU, which leaves the CPU of the TPU's host.
-      platform_set: whether JAX's platforms were set, as by JAX_PLATFORMS; otherwise it chooses the best. None if that
-        is not known.
-      reason: JAX's message why it found no TPU, if it logged one.
-      unknown: why nothing is known of the devices.
+      devices: the devices, such as ``8 x TPU v3``, or why there were none; empty if nothing is known about them.
+      platform: their platform: ``tpu``, ``cpu``, …; empty if there were none. It is also ``cpu`` if all that is known
+        is that JAX found no TPU, which leaves the CPU of the TPU's host.
+      platform_set: whether JAX's platforms were set, as by JAX_PLATFORMS; otherwise JAX chooses the best one. None if
+        it is not known.
+      reason: JAX's message on why it found no TPU, if it logged one.
+      unknown: why nothing is known about the devices.
     """
 
     devices: str = ""
@@ -186,7 +186,7 @@ class RanOn:
 
     @property
     def fell_back(self) -> bool:
-        """Whether the job ran on the CPU although nothing is known to have asked for that."""
+        """Whether the job ran on the CPU although nothing is known to have requested that."""
         return self.platform == _CPU and not self.platform_set
 
     def about(self, *, tpu: bool, emulated: bool) -> str:
@@ -205,11 +205,11 @@ class RanOn:
         return f"{devices}: nothing ran on the TPU{why}"
 
     def no_tpu(self, job: str, machine: str) -> tuple[str, str]:
-        """Returns what is wrong with a job that :attr:`fell_back` on a TPU's host, and the fix.
+        """Returns the problem with a job that :attr:`fell_back` on a TPU's host, and the fix.
 
         Args:
-          job: its display name.
-          machine: the machine that it asked for.
+          job: the job's display name.
+          machine: the machine that the job requested.
         """
         on = f"it ran on {self.devices or _THE_CPU}, and on no TPU: "
         doctor = "t5x-harness doctor --image, run inside it, says what is wrong"
@@ -233,7 +233,7 @@ UNKNOWN = RanOn()
 class LoggedDevices:
     """Finds the devices of a T5X job in the lines of its log.
 
-    Each of several hosts logs the same. If any line names a mesh of TPUs, the job ran on TPUs.
+    If there are several hosts, each logs the same. If any line names a mesh of TPUs, the job ran on TPUs.
     """
 
     def __init__(self) -> None:
@@ -254,7 +254,7 @@ class LoggedDevices:
 
     @property
     def ran_on(self) -> RanOn:
-        """The devices that the lines so far name."""
+        """The devices named in the lines read so far."""
         kind = _KINDS.get(self._kind, self._kind)
         devices = f"{self._number} x {kind}" if self._number else kind
         if kind and kind != _CPU:

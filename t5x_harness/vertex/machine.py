@@ -1,7 +1,7 @@
-"""The machines of a job, and the chip-hours that it may use on them, which have to be paid for even if the job fails.
+"""The machines of a job, and the chip-hours that it may use on them, which cost money even if the job fails.
 
 Vertex AI names TPUs in two ways. v2 and v3 are the machine type ``cloud-tpu`` with an accelerator type and a number of
-*cores*: ``TPU_V3`` 32 is a v3-32, which has 16 chips. Newer TPUs are the machine type of a host, such as
+*cores*: ``TPU_V3`` 32 is a v3-32, which has 16 chips. Newer TPUs are named by the machine type of a host, such as
 ``ct5lp-hightpu-4t``, with the slice's topology in chips.
 """
 
@@ -29,7 +29,7 @@ _KEYS: Mapping[str, str] = MappingProxyType(
 
 
 class MachineError(ValueError):
-    """There is no such machine; the message says what exists."""
+    """There is no such machine; the message lists those that exist."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +39,9 @@ class Machine:
     Attributes:
       machine_type: ``cloud-tpu``, ``ct5lp-hightpu-4t``, ``n1-standard-8``, …
       accelerator_type: ``TPU_V2``, ``TPU_V3``, ``NVIDIA_…``; None for machine types that imply it.
-      accelerator_count: **cores** of TPU_V2 and TPU_V3, else accelerators of one machine; 0 without a type.
-      tpu_topology: chips of the slice, as in ``4x4``; only for machine types of TPU hosts.
+      accelerator_count: the number of **cores** of TPU_V2 and TPU_V3, otherwise of one machine's accelerators; 0
+        without a type.
+      tpu_topology: the slice's chips, as in ``4x4``; only for machine types of TPU hosts.
     """
 
     machine_type: str
@@ -117,14 +118,14 @@ class Machine:
 
     @property
     def chips(self) -> int:
-        """How many TPU chips there are; 0 for other machines, and if the number is not known."""
+        """The number of TPU chips; 0 for other machines, and if the number is not known."""
         from t5x_harness.google.vertex.validation.machine_types import chips_of
 
         return chips_of(self)
 
     @property
     def slice(self) -> Slice | None:
-        """The TPU slice, or None for other machines, and for a number of cores that no slice has."""
+        """The TPU slice; None for other machines, and for a number of cores that no slice has."""
         from t5x_harness.google.vertex.validation.machine_types import slice_of
 
         return slice_of(self)
@@ -133,7 +134,7 @@ class Machine:
         """Returns the message.
 
         Raises:
-          MachineError: there is no accelerator of this name.
+          MachineError: there is no accelerator with this name.
         """
         from google.cloud.aiplatform_v1 import types
 
@@ -166,23 +167,23 @@ def _count(text: str, of: str) -> int:
 
 
 DEFAULT_MAX_CHIP_HOURS = 16.0
-"""How many a job may use by default: four hours of a v3-8, or one of a v3-32."""
+"""The number that a job may use by default: four hours of a v3-8, or one hour of a v3-32."""
 
 _OPTION = "--tpu-max-chip-hours (pytest: --t5x-tpu-max-chip-hours)"
 _HOUR = 3600
 
 
 class ChipHoursError(ValueError):
-    """A job could use more chip-hours than it may; the message has the sum, and what can be changed."""
+    """A job could use more chip-hours than allowed; the message has the calculation and the possible changes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ChipHours:
-    """The most that a job can use: all chips of its slice until its deadline.
+    """The maximum chip-hours of a job: all chips of its slice until its deadline.
 
     Attributes:
       machine: the machine, or the name of its slice.
-      chips: how many TPU chips it has; 0 for a machine without TPUs, None if the number is not known.
+      chips: the number of its TPU chips; 0 for a machine without TPUs, None if the number is not known.
       seconds: the job's timeout.
     """
 
@@ -192,7 +193,7 @@ class ChipHours:
 
     @classmethod
     def of(cls, machine: Machine, seconds: int) -> ChipHours:
-        """Returns what a machine can use in so many seconds."""
+        """Returns the chip-hours that a machine can use in a number of seconds."""
         chips = machine.chips or (None if machine.is_tpu else 0)
         return cls(str(machine.slice or machine), chips, seconds)
 

@@ -26,7 +26,7 @@ _FOOTER = 4
 
 
 def scalars_of(content: bytes) -> Iterator[tuple[str, int, float]]:
-    """Yields tag, step and value of every scalar in an event file, in the order in which they were written.
+    """Yields the tag, step and value of every scalar in an event file, in the order in which they were written.
 
     Args:
       content: the file, or as much of it as has been written.
@@ -74,7 +74,7 @@ _EVENTS = "events.out.tfevents"
 
 
 class MetricsError(Exception):
-    """Metrics cannot be read, or not in this form; the message says what is missing."""
+    """Metrics cannot be read, or cannot be put into the requested form; the message says what is missing."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +101,7 @@ class RunMetrics:
     def summary(self) -> dict[str, float]:
         """Returns the values that represent the run in a table of runs: the last value of each metric.
 
-        A metric of the task, which may go up and down, also has its largest value (``…/max``) and the step of that
+        A metric of a task, which may go up and down, also has its largest value (``…/max``) and the step of that value
         (``…/max_step``). If smaller values of a metric are better, read the curve.
         """
         found: dict[str, float] = {}
@@ -132,7 +132,7 @@ class RunMetrics:
 
 
 def number_for_json(value: float) -> float | str:
-    """Returns a number as a value for JSON, which has no infinity and no NaN."""
+    """Returns a number as a value for JSON, which has no infinity or NaN."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -143,7 +143,7 @@ def read_metrics(folder: Folder) -> RunMetrics:
       folder: the MODEL_DIR.
 
     Raises:
-      StorageError: the bucket is not there, or refuses.
+      StorageError: the bucket does not exist, or access is refused.
       MetricsError: TensorBoard is not installed.
     """
     found: dict[str, dict[int, float]] = {}

@@ -1,6 +1,6 @@
-"""Files of this machine that a job is given: above all the user's Python modules that a run's gin files import.
+"""The files on this machine that a job needs: mostly the user's Python modules that a run's gin files import.
 
-A package is staged as a whole, with the vocabularies and tables in it. Modules that are installed in this Python and
+A package is staged as a whole, with the vocabularies and tables in it. Modules that are installed in this Python but
 are not part of the project are expected in the image.
 """
 
@@ -22,16 +22,16 @@ from t5x_harness.spec import RunSpec
 
 
 class ClosureError(ValueError):
-    """A file that a job needs cannot be staged; the message names the file, what asks for it, and the fix."""
+    """A file that a job needs cannot be staged; the message names the file, what needs it, and the fix."""
 
 
 @dataclasses.dataclass(frozen=True)
 class LocalRoots:
-    """The folders in which a run's files are looked up. No file is staged through a link that leads out of them.
+    """The folders in which a run's files are looked up. No file is staged if a link to it leads out of them.
 
     Attributes:
-      cwd: the working directory, absolute.
-      others: folders of gin files and modules, absolute.
+      cwd: the absolute path of the working directory.
+      others: the absolute paths of folders with gin files and modules.
     """
 
     cwd: Path
@@ -51,7 +51,7 @@ class LocalRoots:
           file: the absolute path, or a path relative to the working directory.
 
         Raises:
-          ClosureError: the file is behind a link that leads out of the folders.
+          ClosureError: the file is reached by a link that leads out of the folders.
         """
         path = Path(os.path.abspath(self.cwd / file))
         self.require_inside(path)
@@ -62,7 +62,7 @@ class LocalRoots:
         return f"{_folder_name(path.parent)}/{path.name}"
 
     def require_inside(self, path: Path) -> None:
-        """Refuses a link out of the folders. A file outside of them that the user named is the user's own choice.
+        """Refuses a link that leads out of the folders. Directly naming a file outside of them is allowed.
 
         Args:
           path: the absolute path.
@@ -81,7 +81,7 @@ class LocalRoots:
 
 
 def read_file(path: Path, name: str) -> StagedFile:
-    """Returns a file's content, under a name.
+    """Returns a file to stage under a name, with its content.
 
     Raises:
       ClosureError: it cannot be read.
@@ -93,14 +93,14 @@ def read_file(path: Path, name: str) -> StagedFile:
 
 
 def _folder_name(folder: Path) -> str:
-    """Returns a folder's name with a hash of its path: two folders called ``configs`` differ."""
+    """Returns a folder's name with a hash of its path, because two folders may both be called ``configs``."""
     digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]
     return f"{folder.name or 'root'}-{digest}"
 
 
 MOST_BYTES = 100 * 2**20
 
-# Modules of T5X, and those without which T5X does not run.
+# Modules of T5X, and modules without which T5X does not run.
 _OF_ANY_JOB = sys.stdlib_module_names | frozenset(
     f"{MAIN} __gin__ absl clu fiddle flax gin jax numpy optax orbax seqio t5x tensorflow tensorstore".split()
 )
@@ -113,15 +113,15 @@ class Modules:
 
     Args:
       program: the run.
-      roots: its folders.
+      roots: the run's folders.
 
     Attributes:
-      files: their files, below ``python/``, which is on the job's import path.
-      of_image: modules that gin files import and that the image has to have.
+      files: the modules' files, below ``python/``, which is on the job's import path.
+      of_image: modules that gin files import and that the image has to provide.
       passed_over: files of packages that are not staged, each with the reason.
 
     Raises:
-      ClosureError: a file cannot be read, or they are too large to be staged.
+      ClosureError: a file cannot be read, or the files are too large to be staged.
     """
 
     def __init__(self, program: GinProgram, roots: LocalRoots) -> None:
@@ -138,7 +138,7 @@ class Modules:
         self.files, self.passed_over = tuple(self._files.values()), tuple(self._passed_over)
 
     def _collect(self, waiting: list[str]) -> Iterator[str]:
-        """Collects the files of modules and of all that these import; yields those that the image has to have."""
+        """Collects the files of modules and of all their imports; yields the modules that the image has to provide."""
         named = frozenset(waiting)
         seen: set[str] = set()
         while waiting:
@@ -156,7 +156,7 @@ class Modules:
         return any(name in self._files for name in (f"{path}.py", f"{path}/__init__.py"))
 
     def _take(self, module: str) -> Iterator[StagedFile]:
-        """Yields the files of a module that have not been added yet; none if the module is not the project's."""
+        """Yields the files of a module that have not been added yet; none if the module is not part of the project."""
         parts = module.split(".")
         for count in range(1, len(parts) + 1):
             found = self._finder.find(".".join(parts[:count]))
@@ -167,7 +167,7 @@ class Modules:
                 return
 
     def _is_own(self, top: str, found: FoundModule) -> bool:
-        """Returns whether a module is the project's: below the working directory, or in a folder of the run's."""
+        """Returns whether a module is part of the project: in the working directory or one of the run's folders."""
         places = found.folders or ((found.origin,) if found.origin else ())
         return top != _HARNESS and any(
             place.parent in self._own
@@ -213,7 +213,7 @@ def _named_modules(program: GinProgram) -> Iterator[str]:
 
 
 def _below(folder: Path) -> Iterable[Path]:
-    """Returns the files of a package, and links to folders, without those of Python's caches and of version control."""
+    """Returns the files of a package and the links to folders in it, without Python's caches and version control."""
     return sorted(
         path
         for path in folder.rglob("*")
@@ -233,11 +233,11 @@ def _why_not(path: Path, root: Path) -> str:
 
 
 def _imported(file: StagedFile) -> Iterator[str]:
-    """Yields the full names that a source imports anywhere; relative imports stay in its own package."""
+    """Yields the full names that a source file imports anywhere in it; relative imports stay in its own package."""
     try:
         tree = parse_module(file.content)
     except (SyntaxError, ValueError, RecursionError):
-        return  # the run will say so
+        return  # the run will report it
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

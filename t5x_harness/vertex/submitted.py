@@ -1,4 +1,4 @@
-"""Jobs on Vertex AI, which were just sent or are found by their names, and the states in which they end."""
+"""Jobs on Vertex AI that were just sent or are found by name, and the states in which they end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ENDED = frozenset(
         "JOB_STATE_PARTIALLY_SUCCEEDED",
     }
 )
-"""The names of the final states. A paused job may go on."""
+"""The names of the final states. A paused job may continue."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,8 +38,8 @@ class JobOutcome:
     """How a job ended.
 
     Attributes:
-      state: its state, such as ``JOB_STATE_SUCCEEDED``.
-      error: the service's error message, if there is one.
+      state: the job's state, such as ``JOB_STATE_SUCCEEDED``.
+      error: the service's error message; empty if there is none.
     """
 
     state: str
@@ -47,7 +47,7 @@ class JobOutcome:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it completed."""
+        """Whether the job succeeded."""
         return self.state == "JOB_STATE_SUCCEEDED"
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class JobOutcome:
         return f"{name}: {self.error}" if self.error else name
 
 
-_LATE_HERE = timedelta(seconds=2)  # the emulation receives all lines in one process, and so almost in order
+_LATE_HERE = timedelta(seconds=2)  # the emulation receives all lines in one process, so they are almost in order
 _A_WEEK = 7 * 24 * 3600
 _A_DAY = 24 * 3600
 _NUMBER = re.compile(r"\d+")
@@ -67,9 +67,9 @@ class SubmittedJob:
     """A CustomJob on Vertex AI.
 
     Args:
-      job: its message.
+      job: the service's message about the job.
       target: where it was sent.
-      service: the client by which it was sent or found.
+      service: the client with which it was sent or found.
     """
 
     def __init__(self, job: types.CustomJob, target: VertexTarget, service: JobServiceClient) -> None:
@@ -82,8 +82,8 @@ class SubmittedJob:
         """Finds a job.
 
         Args:
-          name: its resource name, ``projects/…/locations/…/customJobs/123``, or the number alone.
-          target: where it was sent; its region is used if the name has none.
+          name: its resource name, ``projects/…/locations/…/customJobs/123``, or only the number.
+          target: where it was sent; the target's region is used if the name has none.
 
         Raises:
           VertexError: there is no such job, or it cannot be read.
@@ -101,7 +101,7 @@ class SubmittedJob:
 
     @functools.cached_property
     def resource(self) -> aiplatform.CustomJob:
-        """The SDK's own object for it.
+        """The SDK's own object for the job.
 
         Raises:
           VertexError: it cannot be read.
@@ -118,23 +118,23 @@ class SubmittedJob:
 
     @property
     def id(self) -> str:
-        """The last part of the name."""
+        """The last part of the resource name."""
         return self.name.rpartition("/")[2]
 
     @property
     def display_name(self) -> str:
-        """Its name in the console."""
+        """The job's name in the console."""
         return str(self._job.display_name)
 
     @property
     def created(self) -> datetime:
-        """When the service accepted it, by the service's clock."""
+        """The time at which the service accepted the job, by the service's clock."""
         moment: datetime = self._job.create_time
         return moment
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Its labels."""
+        """The job's labels."""
         return dict(self._job.labels)
 
     @property
@@ -144,7 +144,7 @@ class SubmittedJob:
 
     @property
     def url(self) -> str:
-        """Its page in the console; empty for the emulated Vertex AI, which has no console."""
+        """The job's page in the console; empty for the emulated Vertex AI, which has no console."""
         if uses_emulated_google():
             return ""
         return (
@@ -154,28 +154,28 @@ class SubmittedJob:
 
     @property
     def page(self) -> str:
-        """Its page in the console, or for the emulated Vertex AI its name."""
+        """The job's page in the console; for the emulated Vertex AI, its name."""
         return self.url or f"{self.name} of the emulated Vertex AI, which has no console"
 
     @property
     def output(self) -> str:
-        """Its ``gs://…`` folder for results."""
+        """The job's ``gs://…`` folder for results."""
         return str(self._job.job_spec.base_output_directory.output_uri_prefix).rstrip("/")
 
     @property
     def machine(self) -> Machine:
-        """The machine of its first worker pool."""
+        """The machine of the job's first worker pool."""
         return Machine.of_pb(self._job.job_spec.worker_pool_specs[0].machine_spec)
 
     @property
     def timeout(self) -> int:
-        """Seconds after which Vertex AI ends it; a week if the job does not say."""
+        """The seconds after which Vertex AI ends the job; a week if the job sets no timeout."""
         seconds = self._job.job_spec.scheduling.timeout.total_seconds()
         return int(seconds) or _A_WEEK
 
     @property
     def max_wait(self) -> int:
-        """For how many seconds it may wait for machines before it runs; a day if the job does not say."""
+        """The seconds for which the job may wait for machines before it runs; a day if the job sets no limit."""
         return int(self._job.job_spec.scheduling.max_wait_duration.total_seconds()) or _A_DAY
 
     @property
@@ -186,7 +186,7 @@ class SubmittedJob:
         return found["folder"].rstrip("/") if found else None
 
     def look(self) -> JobOutcome:
-        """Returns its current state.
+        """Returns the job's current state.
 
         Raises:
           VertexError: it cannot be read.
@@ -197,11 +197,11 @@ class SubmittedJob:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its state is final."""
+        """Whether the job's state is final."""
         return self.look().state in ENDED
 
     def cancel(self) -> None:
-        """Asks the service to end it; it has ended when its state says so.
+        """Asks the service to end the job; it has ended once its state is final.
 
         Raises:
           VertexError: the service refuses.
@@ -210,7 +210,7 @@ class SubmittedJob:
             self._service.cancel_custom_job(name=self.name)
 
     def log(self) -> LogReader:
-        """Reads its log from the beginning."""
+        """Reads the job's log from the beginning."""
         if uses_emulated_google():
             return LogReader(self.target.project, self.id, late=_LATE_HERE)
         return LogReader(self.target.project, self.id)
@@ -255,14 +255,14 @@ def with_label(key: str, value: str, target: VertexTarget) -> list[SubmittedJob]
 def _job_service(location: str) -> JobServiceClient:
     """Returns a client of the service in a region.
 
-    It is the SDK's client without the rest of the SDK, which takes twice as long to import. If the program has imported
-    the SDK, its settings count, such as the credentials given to ``aiplatform.init``.
+    This is the SDK's client without the rest of the SDK, which takes twice as long to import. If the program has
+    imported the SDK, the SDK's settings apply, such as the credentials given to ``aiplatform.init``.
     """
     from google.cloud.aiplatform_v1 import JobServiceClient
 
     if "google.cloud.aiplatform" not in sys.modules:
         return JobServiceClient(client_options={"api_endpoint": f"{location}-aiplatform.googleapis.com"})
-    from google.cloud import aiplatform  # waits if another thread is importing it
+    from google.cloud import aiplatform  # waits if another thread is currently importing it
 
     settings = aiplatform.initializer.global_config
     client: JobServiceClient = settings.create_client(client_class=JobServiceClient, location_override=location)

@@ -1,6 +1,6 @@
 """Where jobs go: the project, location, bucket and image that all jobs of a project share.
 
-Each value comes with the job, or from the environment (``T5X_HARNESS_VERTEX_PROJECT``, …), or from the project's file::
+Each value is given with the job, in the environment (``T5X_HARNESS_VERTEX_PROJECT``, …) or in the project's file::
 
     [tool.t5x_harness.vertex]
     project = "my-project"
@@ -20,17 +20,17 @@ from typing import Any
 from t5x_harness.variables import VERTEX_PREFIX
 
 _TABLE = "[tool.t5x_harness.vertex]"
-_PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]*")  # may begin with a domain, and may be a number
+_PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]*")  # may begin with a domain, or be a number
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 LONGEST_RUN = 121
-"""How many characters Google's SDK allows for the names of an experiment and a run of it, joined by ``-``."""
+"""The most characters that Google's SDK allows for the names of an experiment and one of its runs, joined by ``-``."""
 
-_EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,97}")  # the rest is for the name of the run
+_EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,97}")  # the remaining characters are for the name of the run
 _LOCATION = re.compile(r"[a-z]+(?:-[a-z]+)+\d+")
 
 
 class VertexTargetError(ValueError):
-    """No job can be sent with these values; the message names all that are missing, or the one that is wrong.
+    """No job can be sent with these values; the message names all missing values, or the one that is wrong.
 
     Attributes:
       missing: the fields that are not set.
@@ -53,11 +53,11 @@ class VertexTarget:
       service_account: the account that jobs act as; None for Vertex AI's own. TPU jobs cannot have another one.
       experiment: the Vertex AI experiment in which runs are tracked.
       tensorboard: the id or resource name of the Vertex AI TensorBoard that event files are uploaded to.
-      image_python_path: the image's own PYTHONPATH, with ``:`` between folders. A job's variable replaces the image's,
-        so it is repeated there.
+      image_python_path: the image's own PYTHONPATH, with ``:`` between folders. A job's variable replaces the image's
+        own, so the path is repeated there.
 
     Raises:
-      VertexTargetError: a value is not valid, or a required value is empty.
+      VertexTargetError: a value is invalid, or a required value is empty.
     """
 
     project: str
@@ -102,7 +102,7 @@ class VertexTarget:
 
     @property
     def parent(self) -> str:
-        """``projects/PROJECT/locations/LOCATION``, with which the names of resources begin."""
+        """``projects/PROJECT/locations/LOCATION``, the prefix of resource names."""
         return f"projects/{self.project}/locations/{self.location}"
 
 
@@ -128,7 +128,7 @@ PLACEHOLDERS: Mapping[str, str] = MappingProxyType(
         "image": "us-docker.pkg.dev/your-project/t5x/t5x:your-tag",
     }
 )
-"""The values of a dry run for required values that are not given."""
+"""The values that a dry run uses for required values that are not given."""
 
 
 def placeholders_in(target: VertexTarget, option_of: Callable[[str], str]) -> str:
@@ -151,22 +151,22 @@ def find_target(
     project: Mapping[str, str],
     otherwise: Mapping[str, str] = MappingProxyType({}),
 ) -> VertexTarget:
-    """Finds the target in all places that may name a part of it.
+    """Finds the target in all places that may configure a part of it.
 
     Args:
-      given: values that come with the job, by field; None and absent values are looked for elsewhere.
-      environment: variables of the process.
+      given: values given with the job, by field; None and absent values are looked up elsewhere.
+      environment: the environment variables of the process.
       project: the table of the project's file: ``ProjectConfig.vertex``.
       otherwise: the defaults, such as :data:`EMULATED`.
 
     Raises:
-      VertexTargetError: values are missing, all of which the message names, or one is wrong.
+      VertexTargetError: values are missing, in which case the message names all of them; or one is wrong.
     """
     found: dict[str, Any] = {
         name: given.get(name) or environment.get(variable_of(name)) or project.get(name) or otherwise.get(name)
         for name in FIELDS
     }
-    found |= {name: found[name] or "" for name in REQUIRED}  # refused with all others that are missing
+    found |= {name: found[name] or "" for name in REQUIRED}  # reported together with all other missing values
     return VertexTarget(**found)
 
 

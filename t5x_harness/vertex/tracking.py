@@ -1,8 +1,8 @@
-"""A job in Vertex AI Experiments and in Vertex AI TensorBoard: parameters, metrics, lineage, and its event files.
+"""A job in Vertex AI Experiments and Vertex AI TensorBoard: its parameters, metrics, lineage and event files.
 
 The run in an experiment begins and ends with the job. It has an execution for the job, whose inputs are the run's
 config and its dataset and whose output is the model; the console draws these as lineage. Vertex AI does not upload the
-event files of TPU jobs, whatever their spec says: the SDK's uploader does, from the bucket.
+event files of TPU jobs, even if their spec requests it, so the SDK's uploader does this from the bucket.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from t5x_harness.vertex.job import T5XJob
 
 _LAST_LOOK = 3.0
-"""Seconds in which the uploader, which looks once a second, finds what was written last."""
+"""The seconds in which the uploader, which looks once per second, finds the last files that were written."""
 
 
 def create_tensorboard(display_name: str, target: VertexTarget) -> str:
@@ -42,7 +42,7 @@ def create_tensorboard(display_name: str, target: VertexTarget) -> str:
 
 
 def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarget) -> None:
-    """Uploads the event files of a run that exist now.
+    """Uploads the existing event files of a run.
 
     Args:
       model_dir: the ``gs://…`` folder; each folder below it with event files becomes a run in the TensorBoard.
@@ -51,7 +51,7 @@ def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarg
       target: the project and region.
 
     Raises:
-      VertexError: the folder's address has no bucket, the service refuses, or the uploader's libraries are not
+      VertexError: the folder's address names no bucket, the service refuses, or the uploader's libraries are not
         installed.
     """
     if object_address(model_dir) is not None and not bucket_of(model_dir):
@@ -73,7 +73,7 @@ def upload_events(model_dir: str, run: str, tensorboard: str, target: VertexTarg
 
 @contextlib.contextmanager
 def uploading(model_dir: str, run: str, tensorboard: str, target: VertexTarget) -> Iterator[None]:
-    """Uploads a run's event files as they grow while a block lasts, and once more when it ends.
+    """Uploads a run's event files as they grow during a block, and once more when the block ends.
 
     Raises:
       VertexError: the service refuses, or the uploader's libraries are not installed.
@@ -115,7 +115,7 @@ MODEL_INFO = "model-info.txt"
 
 _LONGEST_PARAMETER = 500
 _STATES: Mapping[str, str] = MappingProxyType({"JOB_STATE_SUCCEEDED": "COMPLETE", "JOB_STATE_CANCELLED": "CANCELLED"})
-"""The states of executions and runs by the state of the job; for all other final states it is FAILED."""
+"""The states of executions and runs by the state of the job; every other final state becomes FAILED."""
 _MODEL, _DATASET, _FILE, _JOB = "system.Model", "system.Dataset", "system.Artifact", "system.CustomJobExecution"
 
 
@@ -138,7 +138,7 @@ class TrackedRun:
           experiment: the name of the experiment, which is created if it does not exist.
 
         Raises:
-          VertexError: the service refuses, or there is already a run of this name.
+          VertexError: the service refuses, or there is already a run with this name.
         """
         from google.cloud import aiplatform
 
@@ -183,7 +183,7 @@ class TrackedRun:
 
         Args:
           outcome: how the job ended.
-          metrics: the metrics that it wrote.
+          metrics: the metrics that the job wrote.
 
         Raises:
           VertexError: the service refuses.
@@ -201,7 +201,7 @@ class TrackedRun:
             self._run.end_run(state=state)
 
     def _link(self, job: T5XJob) -> None:
-        """Creates the execution, its inputs and its output."""
+        """Creates the execution with its inputs and its output."""
         from google.cloud import aiplatform
 
         program = job.closure.program
@@ -229,7 +229,7 @@ class TrackedRun:
         self._run.log_params({"lineage": model.lineage_console_uri})
 
     def _add_files(self, model_dir: Folder) -> None:
-        """Adds the files that T5X wrote about the run, if they exist: a job that failed early has none."""
+        """Adds the files that T5X wrote about the run, if they exist; a job that failed early has none."""
         known = {artifact.display_name for artifact in self._run.get_artifacts()}
         there = {name for name, _ in model_dir.names(CONFIG)} | {name for name, _ in model_dir.names(MODEL_INFO)}
         added = [
@@ -264,7 +264,7 @@ class TrackedRun:
 
 
 def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
-    """Returns the values of a config's macros in the form of an experiment: numbers, and everything else as Gin's text.
+    """Returns the values of a config's macros in the form that experiments use: as numbers, otherwise as Gin text.
 
     Macros without a value, which the launcher binds, are left out.
     """
@@ -279,7 +279,7 @@ def parameters_of(program: GinProgram) -> dict[str, float | int | str]:
 
 
 def _run_name(job: SubmittedJob, experiment: str) -> str:
-    """Returns the job's name, or its end, which is unique, if the whole does not fit with the experiment's name."""
+    """Returns the job's name, or only its unique end if the whole does not fit with the experiment's name."""
     return job.display_name[-(LONGEST_RUN - len(experiment) - 1) :].lstrip("-")
 
 

@@ -1,4 +1,4 @@
-"""Waits for jobs until they end, until the time is over, or until Ctrl-C, of which none is lost."""
+"""Waits until jobs end, until the time is over, or until Ctrl-C, and never loses a Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 class Interrupts:
-    """Ensures that no interrupt is lost, from :meth:`begin` to :meth:`end`.
+    """Ensures that no interrupt is lost from :meth:`begin` to :meth:`end`.
 
     Python raises ``KeyboardInterrupt`` between any two steps of the main thread. If that happens in a destructor, such
     as the one in which gRPC closes a channel, or in a callback of native code, the exception is printed and dropped,
-    and the program goes on. So an interrupt is also recorded, and :meth:`raise_pending` raises it again until
-    :meth:`forget` says that it was handled.
+    and the program continues. So an interrupt is also recorded, and :meth:`raise_pending` raises it again until
+    :meth:`forget` marks it as handled.
 
-    Outside the main thread, and if interrupts are ignored, nothing changes.
+    Outside the main thread, or if interrupts are ignored, this does nothing.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Interrupts:
         self._held = False
 
     def begin(self) -> None:
-        """Records interrupts from now on. May be called again."""
+        """Starts recording interrupts. May be called again."""
         usual = signal.getsignal(signal.SIGINT)
         if self._usual is None and callable(usual) and threading.current_thread() is threading.main_thread():
             self._usual = usual
@@ -44,12 +44,12 @@ class Interrupts:
     def end(self) -> None:
         """Restores the handling of interrupts. May be called again."""
         usual, self._usual = self._usual, None
-        # A debugger may have replaced this handler by its own, which stays.
+        # A debugger may have replaced this handler with its own, which is kept.
         if usual is not None and signal.getsignal(signal.SIGINT) == self._arrived:
             signal.signal(signal.SIGINT, usual)
 
     def raise_pending(self) -> None:
-        """Raises an interrupt that was dropped; to be called regularly.
+        """Raises an interrupt that was dropped; should be called regularly.
 
         Raises:
           KeyboardInterrupt: an interrupt is pending. An earlier handler of interrupts may raise another exception.
@@ -63,12 +63,12 @@ class Interrupts:
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
-        """Delays an interrupt that arrives in a block until the end of the block.
+        """Delays an interrupt that arrives during a block until the end of the block.
 
-        So the answer to a request that was sent is not lost, and with it the name of a job that was started.
+        Thus the answer to a request is not lost, and neither is the name of the job that the request started.
 
         Raises:
-          KeyboardInterrupt: before the block, or at its end, as :meth:`raise_pending` does.
+          KeyboardInterrupt: an interrupt is pending before the block or at its end; see :meth:`raise_pending`.
         """
         self.raise_pending()
         self._held = True
@@ -94,11 +94,11 @@ _FIRST_PAUSE, _LONGEST_PAUSE, _GROWTH = 0.1, 10.0, 1.5
 
 
 class WaitError(Exception):
-    """A job did not end in time, and goes on. The message says in which state it is, and what can be done."""
+    """A job did not end in time, and continues. The message names its state and says what can be done."""
 
 
 class Patience:
-    """How long to pause until the next look: briefly while something happens, then longer and longer.
+    """The pauses between two looks: brief while something happens, then longer and longer.
 
     Args:
       longest: the longest pause, in seconds.
@@ -116,7 +116,7 @@ class Patience:
 
     @classmethod
     def usual(cls, check: Callable[[], None] | None = None) -> Patience:
-        """Returns the patience for the Vertex AI that this process uses: Google's has quotas for requests."""
+        """Returns the patience for the Vertex AI that this process uses; Google's has quotas for requests."""
         is_private = uses_emulated_google()
         return cls(longest=0.25, check=check) if is_private else cls(first=2.0, check=check)
 
@@ -144,13 +144,13 @@ def wait_for(
 
     Args:
       job: the job.
-      seconds: how long to wait at most; by default for as long as it takes, which the job's own timeout limits.
+      seconds: the maximum time to wait; by default unlimited, as the job's own timeout limits it.
       on_state: called with each new state.
-      on_look: called at each look, also after the end; returns whether there was something new.
-      patience: how long to pause between two looks.
+      on_look: called at each look, including the one after the end; returns whether there was something new.
+      patience: the pauses between two looks.
 
     Raises:
-      WaitError: the time is over. The job goes on.
+      WaitError: the time is over. The job continues.
       VertexError: the job's state cannot be read at all, or not for ten minutes.
     """
     patience = patience or Patience.usual()
