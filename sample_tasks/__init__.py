@@ -1,6 +1,6 @@
-"""Tiny SeqIO tasks with the shapes of real ones, their data, and Gin configs that train, evaluate and infer on them.
+"""Tiny SeqIO tasks that are shaped like real ones, their data, and Gin configs that train, evaluate and infer on them.
 
-Everything ships with the package and is a pure function of it, without downloads, credentials or random choices. The
+Everything ships with the package and is a pure function of it, without downloads, credentials or randomness. The
 data and vocabulary of ``sample_c4`` are T5's own, for which a run has stand-ins.
 
 ================================  ==========================  =============================  ==================

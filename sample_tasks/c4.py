@@ -1,6 +1,6 @@
-"""Pretraining as for T5 itself: web pages of C4, cut into chunks of equal length, with masked spans.
+"""Pretraining as for T5 itself, on web pages of C4 that are cut into chunks of equal length, with masked spans.
 
-The data is TFDS' ``c4``, which takes days to prepare; if it is not prepared, a run generates a few pages.
+The data is TFDS' ``c4``, which takes days to prepare. If it is not prepared, a run generates a few pages.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import tensorflow as tf
 from t5x_harness.sample_tasks import span_corruption
 
 PIECES = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"
-"""T5's English vocabulary: what T5X's model configs name."""
+"""T5's English vocabulary, which T5X's model configs name."""
 
 
 def chunk_length(inputs: int) -> int:
-    """Returns how many tokens become ``inputs`` ids once spans are masked and the end of sequence is added.
+    """Returns the number of tokens that become ``inputs`` ids once spans are masked and the end of sequence is added.
 
-    512 ids are left of 568 tokens, and the masked tokens become 114 ids of targets.
+    Of 568 tokens, 512 ids remain, and the masked tokens become 114 ids of targets.
 
     Args:
       inputs: the length limit of the inputs, at least 3.
@@ -41,7 +41,7 @@ def corrupt_chunks(
     sequence_length: Mapping[str, int],
     output_features: Mapping[str, seqio.Feature],
 ) -> tf.data.Dataset:
-    """Puts pages one after another, cuts them into chunks, and masks spans of each.
+    """Joins pages, cuts them into chunks, and masks spans of each chunk.
 
     Args:
       dataset: examples with int32 ``targets`` of shape (length,).

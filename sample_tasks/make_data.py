@@ -1,4 +1,4 @@
-"""Makes everything in ``data/`` that is derived: ``python -m t5x_harness.sample_tasks.make_data``.
+"""Makes all derived files in ``data/``: ``python -m t5x_harness.sample_tasks.make_data``.
 
 ``rivers.tsv`` is the one file written by hand. The rest is a pure function of it and of ``numbers.py``.
 """
@@ -19,19 +19,19 @@ from t5x_harness.sample_tasks import numbers, rivers
 
 _Item = TypeVar("_Item")
 
-# One item in so many is held out.
+# One in this many items is held out.
 _HELD_OUT = 8
 
 
 def make_text(folder: Path) -> None:
-    """Makes the pretraining documents, one a line."""
+    """Makes the pretraining documents, one per line."""
     documents = [rivers.paragraph(r) for r in rivers.rivers()] + list(rivers.comparisons())
     for split, lines in _splits(documents).items():
         (folder / f"rivers-{split}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def make_languages(folder: Path) -> None:
-    """Makes the TSV files of number words and their languages."""
+    """Makes the TSV files with number words and their languages."""
     rows = []
     for n in range(0, numbers.LIMIT, 41):
         rows += [f"{numbers.english(n)}\tenglish", f"{numbers.german(n)}\tgerman"]
@@ -40,7 +40,7 @@ def make_languages(folder: Path) -> None:
 
 
 def make_questions(folder: Path) -> None:
-    """Makes the TFExample records of the questions."""
+    """Makes the TFExample records with the questions."""
     for split, questions in _splits(list(rivers.questions())).items():
         with tf.io.TFRecordWriter(str(folder / f"rivers-{split}.tfrecord")) as writer:
             for q in questions:
@@ -78,7 +78,7 @@ def make_sentencepiece(folder: Path) -> None:
 
 def make_sums(folder: Path) -> None:
     """Prepares the TFDS data of the builder ``sample_sums``."""
-    from t5x_harness.sample_tasks import tasks  # reads the files that the other makers write
+    from t5x_harness.sample_tasks import tasks  # imported here: it reads the files that the other makers write
 
     tasks.SampleSums(data_dir=str(folder / "tfds")).download_and_prepare()
 

@@ -1,4 +1,4 @@
-"""Metric functions as SeqIO calls them: ``(targets, predictions) -> {name: value}``, values in percent."""
+"""Metric functions as SeqIO calls them: ``(targets, predictions) -> {name: value}``, with values in percent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def accuracy(targets: Sequence[object], predictions: Sequence[object]) -> Mappin
 
 
 def squad(targets: Sequence[Sequence[str]], predictions: Sequence[str]) -> Mapping[str, float]:
-    """Computes SQuAD v1.1's exact match and token F1, each against the answer that fits best.
+    """Computes the exact match and token F1 of SQuAD v1.1, each against the best-matching answer.
 
     Args:
       targets: the accepted answers of each question.
@@ -37,7 +37,7 @@ def squad(targets: Sequence[Sequence[str]], predictions: Sequence[str]) -> Mappi
 
 
 def _words(text: str) -> list[str]:
-    """Returns the words of an answer, without case, punctuation and English articles."""
+    """Returns the words of an answer in lower case, without punctuation and English articles."""
     bare = "".join(c for c in text.lower() if c not in string.punctuation)
     return re.sub(r"\b(a|an|the)\b", " ", bare).split()
 

@@ -1,4 +1,4 @@
-"""Whole numbers in English and German words: a translation that needs no corpus."""
+"""Whole numbers in English and German words: a translation task that needs no corpus."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def german(number: int) -> str:
 
 
 def _german_unit(unit: int) -> str:
-    """Returns a digit as it is before another word, where "eins" loses its s."""
+    """Returns a digit as it is written before another word, where "eins" loses its s."""
     return "ein" if unit == 1 else _GERMAN[unit]
 
 

@@ -1,4 +1,4 @@
-"""Facts about rivers, and paragraphs and questions made of them."""
+"""Facts about rivers, and paragraphs and questions built from them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Question:
 
 
 def rivers() -> tuple[River, ...]:
-    """Returns all rivers, the longest first."""
+    """Returns all rivers, longest first."""
     with (DATA / "rivers.tsv").open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file, delimiter="\t")
         return tuple(River(r["name"], int(r["length"]), r["source"], r["mouth"], r["city"]) for r in rows)

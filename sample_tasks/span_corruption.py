@@ -1,4 +1,4 @@
-"""Pretraining on a text file, one document a line, with spans masked by sentinels."""
+"""Pretraining on a text file with one document per line and with spans masked by sentinels."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def span_corruption(
     sequence_length: Mapping[str, int],
     output_features: Mapping[str, seqio.Feature],
 ) -> tf.data.Dataset:
-    """Masks random spans of ``targets``: the rest becomes ``inputs``, the spans become ``targets``.
+    """Masks random spans of ``targets``: the spans become ``targets``, the rest becomes ``inputs``.
 
-    A document is cut to ``sequence_length["inputs"]`` tokens first. The i-th span is marked on both sides by the i-th
+    A document is first cut to ``sequence_length["inputs"]`` tokens. The i-th span is marked in both of them by the i-th
     id from the top of the vocabulary, so the vocabulary needs as many extra ids as a document has spans.
 
     Args:
@@ -35,11 +35,11 @@ def span_corruption(
 
 
 def mask_spans(dataset: tf.data.Dataset, vocabulary: seqio.Vocabulary) -> tf.data.Dataset:
-    """Masks random spans of whole ``targets``; targets of a single token are dropped.
+    """Masks random spans of uncut ``targets``; targets of a single token are dropped.
 
     Args:
       dataset: examples with int32 ``targets`` of shape (length,).
-      vocabulary: its highest ids are the sentinels.
+      vocabulary: the vocabulary, whose highest ids are the sentinels.
     """
 
     @seqio.map_over_dataset(num_seeds=1)

@@ -1,6 +1,6 @@
-"""Stand-ins for tasks of the package ``t5``, ``t5.data.mixtures``, by the names that T5X's example configs have.
+"""Stand-ins for tasks of ``t5.data.mixtures``, from the package ``t5``, under the names that T5X's example configs use.
 
-Sources, vocabularies, features and metrics are named as in T5; the functions are the sample tasks'.
+Sources, vocabularies, features and metrics are named as in T5. The functions are those of the sample tasks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WMT: Mapping[str, tuple[str, str]] = {
     "wmt14_enfr_v003": ("wmt14_translate/fr-en:1.0.0", "fr"),
     "wmt19_ende_v003": ("wmt19_translate/de-en:1.0.0", "de"),
 }
-"""Each task's TFDS dataset, and the language that English is translated into."""
+"""The TFDS dataset of each task, and the language that English is translated into."""
 
 
 def vocabulary() -> seqio.SentencePieceVocabulary:
@@ -28,7 +28,7 @@ def vocabulary() -> seqio.SentencePieceVocabulary:
 
 
 def as_translation(dataset: tf.data.Dataset, target: str) -> tf.data.Dataset:
-    """Makes the English text with a prefix the inputs, and its translation the targets."""
+    """Makes ``inputs`` of the English text with a prefix, and ``targets`` of its translation."""
     prefix = f"translate {_LANGUAGES['en']} to {_LANGUAGES[target]}: "
     return dataset.map(lambda pair: {"inputs": prefix + pair["en"], "targets": pair[target]})
 

@@ -1,4 +1,4 @@
-"""Every sample task and mixture, registered: the one module that a Gin file imports."""
+"""Registers every sample task and mixture: the one module that a Gin file imports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import seqio
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-# The first two are imported for what they register.
+# The first two are imported because they register tasks.
 from t5x_harness.sample_tasks import c4, metrics, numbers, span_corruption, vocabularies  # noqa: F401
 from t5x_harness.sample_tasks.rivers import DATA
 from t5x_harness.sample_tasks.vocabularies import features
@@ -19,18 +19,18 @@ _SPLITS = ("train", "validation")
 
 
 def _check_split(split: str) -> None:
-    """Refuses what a function cannot read: SeqIO passes a part such as ``train[:8]`` to it unchanged."""
+    """Refuses splits that a function cannot read: SeqIO passes a slice such as ``train[:8]`` to it unchanged."""
     if split not in _SPLITS:
         raise ValueError(f"there is no split {split!r}, only {' and '.join(map(repr, _SPLITS))}, and no parts of them")
 
 
-# Fine-tuning, classification from a TSV file: is a number written in English or in German?
+# Fine-tuning on classification from a TSV file: is a number written in English or in German?
 
 LABELS = ("english", "german")
 
 
 def parse_tsv(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Makes ``inputs`` and ``targets`` of lines ``text<tab>label``."""
+    """Makes ``inputs`` and ``targets`` from lines ``text<tab>label``."""
 
     def parse(line: tf.Tensor) -> dict[str, tf.Tensor]:
         text, label = tf.io.decode_csv(line, record_defaults=["", ""], field_delim="\t", use_quote_delim=False)
@@ -40,7 +40,7 @@ def parse_tsv(dataset: tf.data.Dataset) -> tf.data.Dataset:
 
 
 def label_index(text: str, **_: object) -> int:
-    """Returns the position of a label in ``LABELS``, or -1 for any other text, which no target has."""
+    """Returns the position of a label in ``LABELS``, or -1 for any other text; targets are never -1."""
     return LABELS.index(text) if text in LABELS else -1
 
 
@@ -53,7 +53,7 @@ seqio.TaskRegistry.add(
     metric_fns=[metrics.accuracy],
 )
 
-# Fine-tuning, extractive question answering from TFExample records, scored as SQuAD is.
+# Fine-tuning on extractive question answering from TFExample records, scored like SQuAD.
 
 QUESTION_FEATURES = {
     "question": tf.io.FixedLenFeature([], tf.string),
@@ -63,7 +63,7 @@ QUESTION_FEATURES = {
 
 
 def as_question(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Joins question and context to the input; the first answer is the target, and the metric gets all of them."""
+    """Joins question and context into the input. The first answer is the target, and the metric gets all answers."""
     return dataset.map(
         lambda e: {
             "inputs": tf.strings.join(["question: ", e["question"], " context: ", e["context"]]),
@@ -89,12 +89,12 @@ seqio.TaskRegistry.add(
     metric_fns=[metrics.squad],
 )
 
-# Fine-tuning, translation-like: numbers in words from German to English, scored by BLEU.
+# Fine-tuning that resembles translation: numbers in words from German to English, scored by BLEU.
 
-# Every twentieth number is held out, so validation has words that training has in other combinations.
+# Every twentieth number is held out, so validation has the words of training in other combinations.
 _HELD_OUT = 20
 
-# From here on, nearly all numbers have at least four English words, which BLEU needs to count anything.
+# From here on, nearly all numbers have at least four English words: BLEU is zero for shorter texts.
 _FIRST = 1_000
 
 
@@ -103,8 +103,8 @@ def number_pairs(split: str, shuffle_files: bool = False, seed: int | None = Non
 
     Args:
       split: ``train`` or ``validation``.
-      shuffle_files: shuffles the order with ``seed``.
-      seed: as SeqIO passes it.
+      shuffle_files: whether to shuffle the order with ``seed``.
+      seed: the seed that SeqIO passes.
 
     Raises:
       ValueError: there is no such split.
@@ -119,7 +119,7 @@ def number_pairs(split: str, shuffle_files: bool = False, seed: int | None = Non
 
 
 def as_translation(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Prefixes the source text as T5 does."""
+    """Adds a prefix to the source text, as T5 does."""
     return dataset.map(
         lambda pair: {"inputs": "translate German to English: " + pair["german"], "targets": pair["english"]}
     )
@@ -138,15 +138,15 @@ seqio.TaskRegistry.add(
     metric_fns=[metrics.bleu],
 )
 
-# A streaming source, such as a queue or a remote file: its length is unknown, and it is read once and in order.
+# A streaming source like a queue or a remote file: its length is unknown, and it is read once and in order.
 
 
 def counting_stream(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf.data.Dataset:
-    """Streams countdowns such as ``count from 12`` and ``12 11 10 9``, made while they are read.
+    """Streams countdowns such as ``count from 12`` and ``12 11 10 9``, generated as they are read.
 
     Args:
       split: ``train`` or ``validation``.
-      shuffle_files: ignored; a stream has one order.
+      shuffle_files: ignored, because a stream has one order.
       seed: ignored, for the same reason.
 
     Raises:
@@ -172,7 +172,7 @@ seqio.TaskRegistry.add(
     metric_fns=[metrics.accuracy],
 )
 
-# A custom TFDS builder, and the task that reads what it prepared: data/tfds, which make_data.py makes anew.
+# A custom TFDS builder, and the task that reads its prepared data: data/tfds, which make_data.py regenerates.
 
 
 class SampleSums(tfds.core.GeneratorBasedBuilder):
@@ -198,7 +198,7 @@ class SampleSums(tfds.core.GeneratorBasedBuilder):
 
 
 def as_sum(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Makes ``left + right`` the inputs and the sum the targets, in decimal digits."""
+    """Makes ``inputs`` of ``left + right`` and ``targets`` of the sum, in decimal digits."""
     digits = tf.strings.as_string
     return dataset.map(
         lambda e: {

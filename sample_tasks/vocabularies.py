@@ -1,4 +1,4 @@
-"""The two vocabularies of the sample tasks, and features of them."""
+"""The two vocabularies of the sample tasks, and features that use them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ SENTENCEPIECE_MODEL = str(DATA / "sentencepiece.model")
 
 
 def sentencepiece() -> seqio.SentencePieceVocabulary:
-    """Returns 612 ids: 512 pieces with byte fallback, and 100 extra ids for the sentinels of span corruption."""
+    """Returns a vocabulary of 612 ids: 512 pieces with byte fallback, and 100 extra ids for the sentinels of spans."""
     return seqio.SentencePieceVocabulary(SENTENCEPIECE_MODEL, extra_ids=100)
 
 
 def byte() -> seqio.ByteVocabulary:
-    """Returns 384 ids, a multiple of 128: three special ids, 256 bytes and 125 extra ids."""
+    """Returns a vocabulary of 384 ids, a multiple of 128: three special ids, 256 bytes and 125 extra ids."""
     return seqio.ByteVocabulary()
 
 
 def features(vocabulary: seqio.Vocabulary) -> dict[str, seqio.Feature]:
-    """Returns inputs and targets in a vocabulary, each with an end of sequence."""
+    """Returns the features ``inputs`` and ``targets`` of a vocabulary, each with an end of sequence."""
     return {name: seqio.Feature(vocabulary, add_eos=True) for name in ("inputs", "targets")}

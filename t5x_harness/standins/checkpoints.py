@@ -34,7 +34,7 @@ def write_legacy_checkpoint(
         name without a value.
       apart: the names of the arrays that get folders of their own: in T5X, all that have partition axes.
       in_bucket: whether to write specs as T5X writes them into a bucket, for a local folder that is seen as a bucket.
-          At ``gs://``, they are always written in this way.
+        At ``gs://``, they are always written in this way.
     """
     folder = epath.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

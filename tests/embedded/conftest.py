@@ -1,4 +1,4 @@
-"""Tests of T5X's behavior, as recorded: of the embedded one, or of the user's own."""
+"""Fixtures for tests of T5X's recorded behavior, in the embedded T5X or in the user's own."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from t5x_harness.workers import RunDied, RunProcess, Zygote
 
 
 def pytest_configure() -> None:
-    """Makes the T5X in use importable: test modules import it, and the recorded tasks, at their top."""
+    """Makes the T5X in use importable, because test modules import it and the recorded tasks at their top."""
     t5x_in_use.use()
 
 
 PROGRAM_PATH = (str(Path(__file__).parents[1] / "reference"), str(Path(__file__).parent))
-"""Where forked programs find the recorded tasks, and themselves."""
+"""The folders in which forked programs find the recorded tasks and their own modules."""
 sys.path.append(PROGRAM_PATH[0])
 
 
 def _compile_cheaply_here() -> None:
-    """Has this process compile as runs do; the options are read once, and what is started from here has its own."""
+    """Makes this process compile as runs do. The options are read once; processes started from here have their own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
         compile_cheaply()
@@ -40,7 +40,7 @@ _compile_cheaply_here()
 class Programs:
     """Runs the scripts of the embedded runtime, each in a fork of a process that has imported the stack.
 
-    Every program finds the recorded tasks; compiled programs are shared by the session.
+    Every program finds the recorded tasks. The session shares compiled programs.
     """
 
     def __init__(self, zygote: Zygote, folder: Path) -> None:
@@ -50,9 +50,9 @@ class Programs:
     def start(self, *, log: str = "program.log", brief: bool = True) -> RunProcess:
         """Forks a process that works in the test's folder and has two devices.
 
-        If ``brief``, it is prepared for a few steps as runs are, else it is as T5X's own process.
+        If ``brief``, it is prepared for a few steps, as runs are; otherwise it is like T5X's own process.
         """
-        # With the session's own options: --xla_cpu_max_isa=SSE4_2 shows what depends on a CPU's instructions.
+        # The session's own options are kept: --xla_cpu_max_isa=SSE4_2 shows what depends on a CPU's instructions.
         flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2".strip()
         env = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
         if brief:
@@ -67,7 +67,7 @@ class Programs:
         )
 
     def run(self, module: str, *flags: str, log: str = "program.log") -> tuple[int, str]:
-        """Runs ``python -m module flags...``; returns its exit status and what it printed."""
+        """Runs ``python -m module flags...``; returns its exit status and output."""
         (self._folder / log).unlink(missing_ok=True)
         with self.start(log=log) as run:
             status = run.call("run", module=module, flags=list(flags), timeout=240)

@@ -1,6 +1,6 @@
-"""What a tiny language model of ``examples/decoder_only`` learns, scores and predicts.
+"""A tiny language model of ``examples/decoder_only``: what it learns, scores and predicts.
 
-Run with T5X on the path, this prints the record: ``python language_model.py > ../reference/decoder_only.json``.
+With T5X on the path, this program prints the record: ``python language_model.py > ../reference/decoder_only.json``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import seqio
 from t5x import adafactor, decoding, models, train_state
 from t5x.examples.decoder_only import network
 
-# The first token starts a sequence; ones end it, zeros are padding. The inputs are the first 4, 3 and 2 targets.
+# The first token starts a sequence, ones end it, and zeros are padding. Inputs are the first 4, 3 and 2 targets.
 TARGETS = jnp.array([[7, 9, 4, 5, 6, 3, 8, 1], [5, 3, 8, 9, 4, 1, 0, 0], [4, 6, 3, 3, 9, 7, 5, 1]])
 IS_TARGET = jnp.array([[0, 0, 0, 0, 1, 1, 1, 1], [0, 0, 0, 1, 1, 1, 0, 0], [0, 0, 1, 1, 1, 1, 1, 1]])
 BATCH = {
     "decoder_target_tokens": TARGETS,
     "decoder_input_tokens": jnp.pad(TARGETS, ((0, 0), (1, 0)))[:, :-1],
     "decoder_loss_weights": IS_TARGET,
-    # As seqio has it: the inputs, and the position that predicts the first target.
+    # As in SeqIO: the inputs, and the position that predicts the first target.
     "decoder_causal_attention": jnp.pad(1 - IS_TARGET, ((0, 0), (1, 0)), constant_values=1)[:, :-1] * (TARGETS > 0),
 }
 STEPS = 4
@@ -37,7 +37,7 @@ DECODERS: dict[str, tuple[Callable[..., Any], dict[str, Any], int]] = {
 
 
 def make_model(*, prefix: bool) -> models.DecoderOnlyModel:
-    """Puts the model together: a causal one, or one that reads its inputs in both directions."""
+    """Builds the model: a causal one, or one that reads its inputs in both directions."""
     config = network.TransformerConfig(
         vocab_size=16,
         emb_dim=16,
@@ -60,7 +60,7 @@ def make_model(*, prefix: bool) -> models.DecoderOnlyModel:
 
 
 def train(model: models.DecoderOnlyModel) -> tuple[list[float], Any]:
-    """Trains with dropout for some steps on one batch; returns the losses, and the parameters."""
+    """Trains with dropout for some steps on one batch; returns the losses and the parameters."""
     shapes = {"decoder_input_tokens": TARGETS.shape}
     variables = jax.jit(lambda key: model.get_initial_variables(key, shapes))(jax.random.PRNGKey(0))
     state = train_state.FlaxOptimTrainState.create(model.optimizer_def, variables)
@@ -78,9 +78,9 @@ def train(model: models.DecoderOnlyModel) -> tuple[list[float], Any]:
 
 
 def predict(model: models.DecoderOnlyModel, params: Any, decoder: str) -> dict[str, Any]:
-    """Continues the inputs of the batch, with all decodes of a decoder."""
+    """Continues the inputs of the batch; returns all decodes of a decoder."""
     decode, settings, number = DECODERS[decoder]
-    # The decoder is an argument of the model, which is otherwise the same.
+    # The decoder is an argument of the model, and the only difference.
     model._decode_fn = functools.partial(decode, **settings)  # type: ignore[attr-defined]
     predict = functools.partial(model.predict_batch_with_aux, num_decodes=number, return_all_decodes=True)
     tokens, aux = jax.jit(predict)(params, BATCH, jax.random.PRNGKey(7))
@@ -94,7 +94,7 @@ def score(model: models.DecoderOnlyModel, params: Any) -> list[float]:
 
 
 def observe(model: models.DecoderOnlyModel) -> dict[str, Any]:
-    """Everything that a model does: losses by step, scores of the targets, predictions by decoder."""
+    """Returns the results of a model: losses by step, scores of the targets, and predictions by decoder."""
     losses, params = train(model)
     predictions = {decoder: predict(model, params, decoder) for decoder in DECODERS}
     return {"losses": losses, "scores": score(model, params), "predictions": predictions}

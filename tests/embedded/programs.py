@@ -1,4 +1,4 @@
-"""Runs ``python -m t5x.…`` in a forked process (see ``conftest.py``) and reads there what it wrote."""
+"""Runs ``python -m t5x.…`` in a forked process (see ``conftest.py``), and reads its files there."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ class Program:
         self.run(module, flags)
 
     def observe(self, model_dir: str, final_step: int) -> dict[str, Any]:
-        """What a run wrote, in the form of the records."""
+        """Returns the results that a run wrote, in the form of the records."""
         return recorded.observe(model_dir, final_step)
 
     def scalars(self, folder: str) -> dict[str, Any]:
-        """Every scalar below ``folder``."""
+        """Returns every scalar below ``folder``."""
         return recorded.read_scalars(Path(folder))
 
     def save_and_restore(self, folder: str) -> dict[str, Any]:
-        """Saves a state divided over the devices in both layouts; returns for each what lies where after restoring."""
+        """Saves a state divided over the devices in both layouts; returns its placement after each is restored."""
         import jax
         import numpy as np
         from small_states import flat, partitioner, shapes, state

@@ -1,6 +1,6 @@
-"""Compares a training run with one that was recorded with T5X (``tests/reference/trajectories``).
+"""Compares a training run with a run that was recorded with T5X (``tests/reference/trajectories``).
 
-:func:`observe` reads what a run wrote into the form of the records; :func:`differences` compares the two and imports
+:func:`observe` reads the files of a run into the form of the records. :func:`differences` compares the two and imports
 nothing heavy.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 
-# What is below these is not in the records' lists of files.
+# Files below these folders are not in the records' lists of files.
 _UNLISTED = re.compile(
     r"(train|training_eval|inference_eval)/|checkpoint_\d+/(dataset|state/(d|ocdbt\.process_0|array_metadatas))/"
 )
@@ -24,20 +24,21 @@ _UNLISTED = re.compile(
 
 @functools.cache
 def record(case: str) -> dict[str, Any]:
-    """The record of ``case``: its gin text, scalars, files, predictions, model info and final state."""
+    """Returns the record of ``case``: its gin text, scalars, files, predictions, model info and final state."""
     content: dict[str, Any] = json.loads((REFERENCE / "trajectories" / f"{case}.json").read_text())
     return content
 
 
 @dataclasses.dataclass(frozen=True)
 class Tolerance:
-    """How far two runs may be apart, relative to the recorded value.
+    """The largest allowed differences between two runs, relative to the recorded value.
 
     Attributes:
-      scalar: of a scalar at one step.
-      accuracy: of a scalar ``accuracy`` at one step, absolute: a token is right or wrong, and rounding decides a tie.
-      parameter: of the sum, and the sum of absolute values, of a final parameter; relative to the latter.
-      state: of the same of any other leaf of the final state.
+      scalar: the tolerance for a scalar at one step.
+      accuracy: the absolute tolerance for a scalar ``accuracy`` at one step: a token is right or wrong, and rounding
+        decides a tie.
+      parameter: the tolerance for the sum and the sum of absolute values of a final parameter, relative to the latter.
+      state: the tolerance for the same sums of any other leaf of the final state.
     """
 
     scalar: float = 1e-4
@@ -47,11 +48,11 @@ class Tolerance:
 
 
 def observe(model_dir: str, final_step: int) -> dict[str, Any]:
-    """Reads what a run wrote, with the record's keys.
+    """Reads the files of a run; returns their contents under the keys of the record.
 
     Args:
-      model_dir: folder of the run.
-      final_step: step of the checkpoint to read as the final state.
+      model_dir: the folder of the run.
+      final_step: the step of the checkpoint to read as the final state.
     """
     root = Path(model_dir)
     return {
@@ -67,7 +68,7 @@ def observe(model_dir: str, final_step: int) -> dict[str, Any]:
 
 
 def read_scalars(root: Path) -> dict[str, dict[str, dict[str, float]]]:
-    """Every scalar below ``root``: value by step, by tag, by folder."""
+    """Returns every scalar below ``root``: values by step, by tag, by folder."""
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
     from tensorboard.util import tensor_util
 
@@ -83,7 +84,7 @@ def read_scalars(root: Path) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def read_state(checkpoint: Path) -> dict[str, dict[str, Any]]:
-    """Shape, dtype, sum and sum of absolute values of every leaf of an orbax checkpoint, by path."""
+    """Returns the shape, dtype, sum and sum of absolute values of every leaf of an orbax checkpoint, by path."""
     import jax
     import numpy as np
     import orbax.checkpoint as ocp
@@ -105,7 +106,7 @@ def read_state(checkpoint: Path) -> dict[str, dict[str, Any]]:
 
 
 def differences(expected: Mapping[str, Any], got: Mapping[str, Any], tolerance: Tolerance) -> list[str]:
-    """Every way in which a run differs from its record, one line each; empty if it is the same run."""
+    """Returns every difference between a run and its record, one line each; empty if they are the same."""
     return [
         *_different_scalars(expected["scalars"], got["scalars"], tolerance),
         *_different_files(set(expected["files"]), set(got["files"])),
@@ -128,7 +129,7 @@ def _different_scalars(expected: Mapping[str, Any], got: Mapping[str, Any], tole
             for step in set(tags[tag]) & set(written[tag]):
                 want, have = tags[tag][step], written[tag][step]
                 allowed = max(tolerance.scalar * max(abs(want), 1e-6), tolerance.accuracy if tag == "accuracy" else 0)
-                if not abs(have - want) <= allowed:  # so that NaN differs
+                if not abs(have - want) <= allowed:  # this form makes NaN differ
                     yield f"{folder}/{tag} at step {step}: {have}, not {want}"
 
 
@@ -166,21 +167,21 @@ def _different_predictions(expected: Mapping[str, Any], got: Mapping[str, Any], 
 
 
 def same(want: Any, have: Any, tolerance: float) -> bool:
-    """Whether two JSON values are the same, floats up to ``tolerance`` relative."""
+    """Tells whether two JSON values are the same, with a relative ``tolerance`` for floats."""
     if isinstance(want, float) and isinstance(have, float):
         return abs(have - want) <= tolerance * max(abs(want), 1e-6)
     return bool(want == have)
 
 
 def changed(value: Any, replacement: Any, *path: str) -> Any:
-    """A copy of nested mappings with one entry replaced."""
+    """Returns a copy of nested mappings with one entry replaced."""
     if not path:
         return replacement
     return {**value, path[0]: changed(value[path[0]], replacement, *path[1:])}
 
 
 def parameter_differences(network: str, variables: Any) -> list[str]:
-    """Every way in which parameters and their logical axes differ from those recorded of an example network."""
+    """Returns all differences of parameters and their logical axes from those recorded of an example network."""
     import numpy as np
     from flax import traverse_util
     from flax.core import unfreeze

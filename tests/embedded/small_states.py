@@ -1,4 +1,4 @@
-"""Train states of two parameters, small enough to know every number of."""
+"""Train states of two parameters, small enough that every number is known."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def axes(*names: str) -> flax_partitioning.AxisMetadata:
 
 
 def variables(rows: int = 8, layer: str = "enc", dtype: Any = jnp.float32) -> flax.core.FrozenDict[str, Any]:
-    """What ``Module.init`` would return: a kernel ``enc/kernel`` and a vector ``scale``, with their axis names."""
+    """Returns variables as from ``Module.init``: a kernel ``enc/kernel`` and a vector ``scale``, with axis names."""
     kernel = jnp.asarray(np.resize(KERNEL, (rows, 4)), dtype)
     return flax.core.freeze(
         {
@@ -33,7 +33,7 @@ def variables(rows: int = 8, layer: str = "enc", dtype: Any = jnp.float32) -> fl
 
 
 def factoring_adafactor(**settings: Any) -> adafactor.Adafactor:
-    """Adafactor that factors the kernel."""
+    """Returns an Adafactor that factors the kernel."""
     rules = adafactor.standard_logical_factor_rules()
     return adafactor.Adafactor(0.1, logical_factor_rules=rules, min_dim_size_to_factor=4, **settings)
 
@@ -41,13 +41,13 @@ def factoring_adafactor(**settings: Any) -> adafactor.Adafactor:
 def state(
     step: int = 3, optimizer: optimizers.OptimizerDef | None = None, **settings: Any
 ) -> train_state.FlaxOptimTrainState:
-    """A state at a step."""
+    """Returns a state at a step."""
     made = train_state.FlaxOptimTrainState.create(optimizer or factoring_adafactor(), variables(**settings))
     return made.replace_step(jnp.asarray(step, jnp.int32))
 
 
 def shapes(of: Any) -> Any:
-    """The state without values, as the train script hands it to checkpointers."""
+    """Returns the state without values, as the train script passes it to checkpointers."""
     return jax.eval_shape(lambda: of)
 
 
@@ -56,13 +56,13 @@ def partitioner(**settings: Any) -> partitioning.PjitPartitioner:
 
 
 def flat(tree: Any) -> dict[str, Any]:
-    """Leaves by path, as NumPy arrays."""
+    """Returns the leaves by path, as NumPy arrays."""
     leaves = flatten_dict(flax.core.unfreeze(tree), sep="/")
     return {path: None if leaf is None else np.asarray(leaf) for path, leaf in leaves.items()}
 
 
 def assert_same(actual: Any, expected: Any) -> None:
-    """Both trees have the same paths, dtypes and values."""
+    """Asserts that both trees have the same paths, dtypes and values."""
     actual, expected = flat(actual), flat(expected)
     assert actual.keys() == expected.keys()
     for path, value in expected.items():

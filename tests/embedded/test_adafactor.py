@@ -1,4 +1,4 @@
-"""Adafactor updates as its paper says, computed here once more in NumPy."""
+"""Adafactor updates parameters as its paper says, computed here again in NumPy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def expected(
     exponent: float = 0.8,
     offset: int = 0,
 ) -> np.ndarray:
-    """The parameter after some updates, in double precision."""
+    """Returns the parameter after some updates, in double precision."""
     p = param.astype(np.float64)
     inner = tuple(d for d in range(p.ndim) if d not in batch)
     v = np.zeros_like(p)
@@ -141,7 +141,7 @@ def test_low_precision_parameters_stay_so_and_moments_do_not() -> None:
         ((300, 200), None, ((200,), (300,), (1,))),  # the larger dimension is the column
         ((200, 100), None, ((1,), (1,), (200, 100))),  # too small to factor
         ((200,), None, ((1,), (1,), (200,))),
-        ((300, 200), (ROW, COLUMN), ((200,), (300,), (1,))),  # rank 2: the rule gives way to the heuristic
+        ((300, 200), (ROW, COLUMN), ((200,), (300,), (1,))),  # rank 2: the heuristic replaces the rule
         ((2, 3, 4), (NONE, NONE, NONE), ((1,), (1,), (2, 3, 4))),
         ((2, 3, 4), (ROW, COLUMN, COLUMN), ((2,), (3, 4), (1,))),
         ((2, 3), (BATCH, NONE), ((1,), (1,), (2, 3))),
@@ -244,7 +244,7 @@ def test_mistakes_are_named(build: Any, error: type[Exception], message: str) ->
 
 @pytest.mark.embedded("T5X compares definitions by identity")
 def test_equal_settings_make_equal_definitions() -> None:
-    # Two states can only be combined when their definitions are equal: they are part of the tree's structure.
+    # Two states can be combined only if their definitions are equal, because these are part of the tree's structure.
     assert adafactor.Adafactor(0.1) == adafactor.Adafactor(0.1)
     assert adafactor.Adafactor(0.1) != adafactor.Adafactor(0.2)
     assert hash(adafactor.Adafactor(0.1)) == hash(adafactor.Adafactor(0.1))

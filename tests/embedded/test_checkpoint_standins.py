@@ -1,4 +1,4 @@
-"""Generated checkpoints lie as real ones do, and restore wherever T5X restores those."""
+"""Generated checkpoints have the layouts of real ones, and can be restored wherever T5X restores those."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write(folder: Any, kind: CheckpointKind, like: Any = None) -> str:
 
 
 def inference_state() -> Any:
-    """What evaluation and inference restore."""
+    """Returns the state that evaluation and inference restore."""
     trained = state()
     return train_state.InferenceState(trained.step, trained.params, trained.params_axes)
 
@@ -43,7 +43,7 @@ def by_legacy_checkpointer(path: str, like: Any, **how: Any) -> Any:
 
 
 def by_orbax_manager(path: str, like: Any, directory: str | None = None, **how: Any) -> Any:
-    """As in training, where the manager has MODEL_DIR, and as in evaluation, where it has the checkpoint."""
+    """Restores as in training, where the manager has MODEL_DIR, or as in evaluation, where it has the checkpoint."""
     manager = checkpoints.OrbaxCheckpointManagerInterface(directory or path, shapes(like), partitioner())
     restored = manager.restore(path=path, **how)
     manager.close()
@@ -130,7 +130,7 @@ def test_plan_reads_its_shapes(tmp_path: Path) -> None:
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_a_published_model_holds_the_state_of_adafactor(tmp_path: Path) -> None:
-    """Whatever the config's optimizer is: one that needs its own state does not find it, as in a job."""
+    """This holds for any optimizer of the config: one that needs other state does not find it, as in a job."""
     adam = state(optimizer=optimizers.adamw(0.1))
     path = write(tmp_path, CheckpointKind.PUBLISHED, adam)
     stored = read_tree(path)
@@ -159,7 +159,7 @@ def test_the_configs_own_optimizer_is_in_its_own_checkpoints(tmp_path: Path) -> 
 def test_in_a_bucket_it_is_put_on_the_disk_of_the_private_google(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the specs that T5X writes into buckets, and with what keeps orbax from clearing it away."""
+    """It has the specs that T5X writes into buckets, and the marker that keeps orbax from removing it."""
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
     address = write("gs://t5-data/pretrained_models/t5x/small", CheckpointKind.PUBLISHED)
     assert address == "gs://t5-data/pretrained_models/t5x/small/checkpoint_1000000"
@@ -195,11 +195,11 @@ print("restored")
 
 @pytest.mark.journey
 def test_in_a_bucket_over_the_network(tmp_path: Path) -> None:
-    """Written and read by clients that know nothing but gs://."""
+    """It is written and read by clients that know only gs:// addresses."""
     session = pytest.importorskip("t5x_harness.google.session")
     model_dir = tmp_path / "buckets/my-bucket/run"
     model_dir.mkdir(parents=True)
-    (model_dir / "config.gin").touch()  # a folder without an object is none in a bucket
+    (model_dir / "config.gin").touch()  # in a bucket, a folder without objects does not exist
     here = Path(__file__).parent
     with session.EmulatedCloud(tmp_path) as google:
         folders = [str(here), str(here.parent)]

@@ -1,4 +1,4 @@
-"""Checkpoints are told apart, can be pinned, are kept for a metric, lie on several devices, or are TensorFlow's."""
+"""Checkpoint layouts are recognized, pinned, kept by a metric, divided over devices, and read from TensorFlow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_checkpoint_that_is_not_pinned_goes(tmp_path: Path) -> None:
     for name in ("train_ds-000-of-001.index", "checkpoint"):
         (folder / name).touch()
     checkpoint_utils.pin_checkpoint(str(folder))
-    for _ in range(2):  # the second time there is nothing to do
+    for _ in range(2):  # the second call has nothing to do
         checkpoint_utils.unpin_checkpoint(str(folder))
     checkpoint_utils.remove_dataset_checkpoint(str(folder), "train_ds")
     assert [p.name for p in folder.iterdir()] == ["checkpoint"]
@@ -90,7 +90,7 @@ LOSSES = {1: 5.0, 2: 1.0, 3: 9.0, 4: 2.0, 5: 3.0}
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A run with a metric for some steps."""
+    """Makes the folder of a run with metrics for some steps."""
     for folder, tag, values in (
         ("train", "loss", LOSSES),
         ("inference_eval/task", "eval/accuracy", {2: 0.25, 4: 0.5}),
@@ -118,7 +118,7 @@ def test_a_record_that_is_being_written_ends_the_file(run: Path) -> None:
     (file,) = (run / "train").iterdir()
     file.write_bytes(file.read_bytes()[:-5])
     found = checkpoints.populate_metrics_for_steps(str(run), "train/loss", LOSSES)
-    assert found == LOSSES  # the last record is of the other tag
+    assert found == LOSSES  # the last record has the other tag
     file.write_bytes(file.read_bytes()[:-80])
     assert set(checkpoints.populate_metrics_for_steps(str(run), "train/loss", LOSSES)) < set(LOSSES)
 
@@ -127,7 +127,7 @@ def test_a_record_that_is_being_written_ends_the_file(run: Path) -> None:
     ("settings", "kept"),
     [
         ({"keep": None}, [1, 2, 3, 4, 5]),
-        ({"keep": 2}, [1, 3, 5]),  # the best two, and the latest
+        ({"keep": 2}, [1, 3, 5]),  # the best two and the latest
         ({"keep": 2, "metric_mode": "min"}, [2, 4, 5]),
         ({"keep": 1, "force_keep_period": 2}, [2, 3, 4, 5]),
         ({"keep": 1, "metric_name_to_monitor": "train/nothing"}, [1, 2, 3, 4, 5]),
@@ -158,11 +158,11 @@ def test_a_divided_state_is_saved_and_restored(programs: Any, tmp_path: Path) ->
     for layout in ("orbax", "legacy"):
         assert found[layout]["equal"], layout
         assert found[layout]["shards"] == [[8, 2], [8, 2]]
-    assert found["legacy"]["files"] == ["0.0", "0.1"]  # each device's part is a chunk of its own
+    assert found["legacy"]["files"] == ["0.0", "0.1"]  # the part of each device is a separate chunk
 
 
 KERNEL, EMBEDDING, NORM, BIAS = (8, 6), (16, 8), (8,), (2, 4)
-# TensorFlow's name, shape, and the T5X name that it gets.
+# The name in TensorFlow, the shape, and the name in T5X.
 PARAMETERS = [
     ("shared/embedding", EMBEDDING, "token_embedder/embedding"),
     (
@@ -200,7 +200,7 @@ def write(folder: Path, variables: dict[str, np.ndarray]) -> str:
 
 @pytest.fixture
 def converted() -> Any:
-    """TensorFlow's variables and the T5X state that they stand for."""
+    """Returns TensorFlow's variables and the T5X state that they correspond to."""
     random = np.random.RandomState(0)
     variables: dict[str, np.ndarray] = {"global_step": np.array(1000, np.int64)}
     expected: dict[str, np.ndarray] = {"state/step": np.array(1000, np.int32)}

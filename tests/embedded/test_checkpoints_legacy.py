@@ -1,4 +1,4 @@
-"""Checkpoints in T5X's own layout, the one of public models, are T5X's, both ways."""
+"""Checkpoints in T5X's own layout, which public models have, are read and written as by T5X."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flax import serialization, traverse_util
 from small_states import KERNEL, SCALE, assert_same, factoring_adafactor, flat, partitioner, shapes, state
 from t5x import checkpoint_importer, checkpoint_utils, checkpoints, optimizers, partitioning, state_utils
 
-# Written by T5X at step 3: the state of small_states, except that moments are zero.
+# T5X wrote this at step 3: the state of small_states, except that the moments are zero.
 RECORDED = Path(__file__).parent / "t5x_legacy_checkpoints"
 ORBAX = Path(__file__).parents[1] / "reference" / "checkpoint_8"
 
@@ -74,7 +74,7 @@ def test_what_is_written_has_the_recorded_files_and_specs(tmp_path: Path) -> Non
         if not isinstance(leaf, dict):
             np.testing.assert_array_equal(ours[name], leaf)
             continue
-        # Chunks and compression of an array are the writer's choice; readers look into its own metadata.
+        # The writer chooses the chunks and compression of an array; readers look into the array's metadata.
         shapes_of = [each.pop("metadata")["shape"] for each in (ours[name], leaf)]
         assert shapes_of[0] == shapes_of[1]
         assert ours[name] == leaf
@@ -201,7 +201,7 @@ def test_a_copy_in_another_place_and_storage_restores(tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere" / "checkpoint_3"
     shutil.copytree(RECORDED / "checkpoint_3", copy)
     tree = serialization.msgpack_restore((copy / "checkpoint").read_bytes())
-    # As T5X writes it to a bucket, and as it wrote paths before tensorstore 0.1.14.
+    # The spec as T5X writes it to a bucket, with the paths that it wrote before tensorstore 0.1.14.
     kernel, scale = tree["optimizer"]["target"]["enc"]["kernel"], tree["optimizer"]["target"]["scale"]
     kernel["kvstore"] = {"driver": "gcs", "bucket": "t5x-dummy-bucket", "path": "target.enc.kernel/"}
     scale["path"] = scale["kvstore"].pop("path")
@@ -276,7 +276,7 @@ def test_a_checkpoint_that_is_not_there_is_named(arguments: dict[str, Any], mess
 
 @pytest.mark.embedded("it is about the text of an error")
 def test_scripts_that_convert_for_transformers_read_this_layout_alone(tmp_path: Path) -> None:
-    """The scripts of transformers read ``load_t5x_checkpoint(path)["target"]["encoder"]["layers_0"]…``."""
+    """The scripts of transformers read ``load_t5x_checkpoint(path)["target"]["encoder"]["layers_0"]…`` in this way."""
     target = checkpoints.load_t5x_checkpoint(str(RECORDED / "checkpoint_3"))["target"]
     np.testing.assert_array_equal(target["enc"]["kernel"], KERNEL)
     assert isinstance(target["enc"]["kernel"], np.ndarray)

@@ -1,4 +1,4 @@
-"""Checkpoints in orbax layout are T5X's, both ways."""
+"""Checkpoints in orbax layout are read and written as by T5X."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def steps_in(folder: Path) -> list[int]:
 
 
 def t5_variables() -> Any:
-    """The parameters of the recorded checkpoint, all zero, with axis names of the right rank."""
+    """Returns the parameters of the recorded checkpoint, all zero, with axis names of the right rank."""
     params, names = {}, {}
     for path, fact in RECORD["final_state"].items():
         if path.startswith("target/"):
@@ -125,9 +125,9 @@ def test_restored_dtypes_are_those_of_t5x(tmp_path: Path) -> None:
     save(tmp_path, state())
     leaves = flat(manager(tmp_path, restore_dtype=jnp.bfloat16).restore(step=3).state_dict())
     kept = {path for path, leaf in leaves.items() if leaf.dtype != jnp.bfloat16}
-    assert kept == {"state/param_states/scale/v"}  # the one leaf beside parameters that is not replicated
+    assert kept == {"state/param_states/scale/v"}  # the only leaf besides parameters that is not replicated
     low = state(dtype=jnp.bfloat16)
-    save(tmp_path / "low", low, save_dtype=np.float32)  # parameters are saved as they are
+    save(tmp_path / "low", low, save_dtype=np.float32)  # parameters are saved unchanged
     assert manager(tmp_path / "low", low).restore(step=3).params["scale"].dtype == jnp.bfloat16
 
 
@@ -178,7 +178,7 @@ def test_another_shape_is_named_with_both(tmp_path: Path, caplog: pytest.LogCapt
         match=rf"target/enc/kernel has shape \(8, 4\) in checkpoint {tmp_path}/checkpoint_3 and \(16, 4\) in the model",
     ):
         manager(tmp_path, state(rows=16)).restore(step=3)
-    whole = state(optimizer=factoring_adafactor(factored=False))  # optimizer state of another shape is taken, as in T5X
+    whole = state(optimizer=factoring_adafactor(factored=False))  # state of another shape is accepted, as in T5X
     restored = manager(tmp_path, whole).restore(step=3)
     assert restored.param_states["enc"]["kernel"].v.shape == (1,)
     assert "state/param_states/enc/kernel/v has shape (1,) in checkpoint" in caplog.text

@@ -1,4 +1,4 @@
-"""Beam search finds the best sentences, goes on from prompts, and stops when it may; no beam mixes up rows."""
+"""Beam search finds the best sentences, continues prompts, and stops when it may. No beam mixes up rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def search(inputs: np.ndarray, language: Language = LANGUAGE, **kwargs: Any) -> 
 
 
 def ranked(alpha: float, length: int = LENGTH) -> list[tuple[float, tuple[int, ...]]]:
-    """All sentences by score, the best first, as the paper defines it."""
+    """Returns all sentences by score as the paper defines it, the best first."""
     scored = [(LANGUAGE.log_prob(s) / ((5 + len(s)) / 6) ** alpha, s) for s in LANGUAGE.sentences(length)]
     return sorted(scored, reverse=True)
 
@@ -61,7 +61,7 @@ def test_prompts_are_kept_and_cost_nothing() -> None:
 def test_prefilled_prompts_give_the_same_sentences() -> None:
     inputs = as_prompts((3, 2), (2, 4), length=LENGTH + 1)
     expected, expected_scores = search(inputs, num_decodes=30, alpha=0.6)
-    # The cache knows the tokens before the last one of each prompt.
+    # The cache holds the tokens before the last one of each prompt.
     cache = {"layer": {"before": jnp.array([3, 2]), "cache_index": jnp.array([2, 2])}}
     sequences, scores = search(inputs, cache=cache, initial_index=jnp.array([2, 2]), num_decodes=30, alpha=0.6)
     np.testing.assert_array_equal(sequences[:, -1], expected[:, -1])
@@ -96,7 +96,7 @@ def test_a_search_starts_with_one_live_beam() -> None:
 
 
 def test_the_most_steps_can_be_read_from_the_loop() -> None:
-    """The loop's condition has "less than the length" as one of its parts, as T5X's has."""
+    """The loop's condition contains "less than the length", as T5X's does."""
 
     def run(inputs: jax.Array) -> Any:
         return decoding.beam_search(inputs, LANGUAGE.cache(2), LANGUAGE.tokens_to_logits, EOS)
@@ -175,7 +175,7 @@ def test_caches_are_mapped_in_their_own_type(frozen: bool, with_index: bool) -> 
     assert mapped["a"]["position_embedder_index"].tolist() == [1]
 
 
-# One pass; two passes; two passes with a row that must be padded; too many rows for two passes.
+# One pass; two passes; two passes with a row of padding; too many rows for two passes.
 @pytest.mark.parametrize("shape", [(2, 40), (2, 4096), (8, 3333), (9, 4096)])
 def test_two_stage_top_k_finds_the_largest_and_of_equals_the_first(shape: tuple[int, int]) -> None:
     x = np.random.RandomState(0).randint(0, 30, shape).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Sampling draws from the distribution it's told to, cut to the likeliest tokens, and stops where it must."""
+"""Sampling draws from the requested distribution, limited to the likeliest tokens, and stops where it should."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_nothing_follows_the_end_token() -> None:
 
 
 def first_tokens(**kwargs: Any) -> np.ndarray:
-    """Frequencies of the first token."""
+    """Returns the frequencies of the first token."""
     sequences, _ = sample(np.zeros((1, 2), np.int32), num_decodes=4000, decode_rng=jax.random.PRNGKey(7), **kwargs)
     return np.bincount(sequences[0, :, 0], minlength=LANGUAGE.size) / 4000
 
@@ -164,7 +164,7 @@ def test_callbacks_change_logits_and_state() -> None:
 
 
 def test_tokens_are_written_without_a_scatter() -> None:
-    """A scatter would send the tokens of all devices' rows around, which T5X's program does not."""
+    """A scatter would exchange the tokens of all devices' rows, which T5X's program does not do."""
 
     def run(inputs: jax.Array) -> Any:
         return decoding.temperature_sample(inputs, LANGUAGE.cache(2), LANGUAGE.tokens_to_logits, EOS, topk=3)

@@ -1,4 +1,4 @@
-"""A model as a SavedModel that gives T5X's numbers from texts, and a train step's programs without the devices."""
+"""Models are exported as SavedModels that return T5X's numbers for texts, and train steps compile without devices."""
 
 from __future__ import annotations
 

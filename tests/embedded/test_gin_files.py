@@ -1,4 +1,4 @@
-"""Gin's files bind what T5X's bind, and programs parse its flags as T5X's do, or take Fiddle in its place."""
+"""Gin files bind the same values as T5X's, and programs parse Gin's flags as T5X's do, or use Fiddle instead."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def facts(path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("name", OURS)
 def test_file_binds_what_t5x_binds(name: str) -> None:
     assert name in RECORD, "no T5X file of that name is on record"
-    ours = json.loads(json.dumps(facts(EMBEDDED / name)))  # as recorded: tuples as lists
+    ours = json.loads(json.dumps(facts(EMBEDDED / name)))  # in the form of the record: tuples as lists
     assert ours == RECORD[name]
 
 
@@ -63,7 +63,7 @@ def test_all_files_of_t5x_are_there() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_folder_is_a_package_so_that_includes_resolve(name: str) -> None:
-    # Gin's resource reader dies with a TypeError on folders that are not.
+    # Gin's resource reader raises TypeError for folders that are not.
     assert (EMBEDDED / name).parent.joinpath("__init__.py").is_file()
 
 
@@ -74,7 +74,7 @@ def test_includes_name_files_that_are_there() -> None:
         for included in facts(EMBEDDED / name)["includes"]
         if not (EMBEDDED / included).is_file()
     }
-    # T5X never published this one, which umT5's pre-training includes.
+    # T5X never published this file, which umT5's pretraining includes.
     assert missing == {
         ("t5x/examples/scalable_t5/umt5/runs/pretraining_common.gin", "t5x/configs/runs/pretrain_deterministic.gin")
     }
@@ -94,7 +94,7 @@ def test_includes_name_files_that_are_there() -> None:
     ],
 )
 def test_tuples_stay_tuples(name: str, binding: str, value: tuple[Any, ...]) -> None:
-    # JSON records them as lists, but dataclasses that jax hashes need tuples.
+    # JSON records them as lists, but dataclasses that JAX hashes need tuples.
     assert dict(facts(EMBEDDED / "t5x/examples/t5" / name)["bindings"])[binding] == value
 
 
@@ -102,14 +102,14 @@ def test_tuples_stay_tuples(name: str, binding: str, value: tuple[Any, ...]) -> 
 def test_file_says_what_it_is_for_and_imports_first(name: str) -> None:
     assert (EMBEDDED / name).read_text().startswith("# ")
     kinds = [type(statement).__name__ for statement in parse(EMBEDDED / name)]
-    if "ImportStatement" in kinds and "small_c4_pretrain" not in name:  # there the import follows the includes
+    if "ImportStatement" in kinds and "small_c4_pretrain" not in name:  # in that file, the import follows the includes
         assert kinds[0] == "ImportStatement"
 
 
 @pytest.fixture(autouse=True)
 def clean_gin() -> Iterator[None]:
     gin.clear_config()
-    prefixes = list(gin.config._LOCATION_PREFIXES)  # search paths, which clearing leaves as they are
+    prefixes = list(gin.config._LOCATION_PREFIXES)  # search paths, which clearing does not change
     yield
     gin.clear_config()
     gin.config._LOCATION_PREFIXES[:] = prefixes
@@ -229,7 +229,7 @@ def of_other() -> fdl.Config[Any]:
 
 @pytest.fixture(scope="module", autouse=True)
 def defined_flags() -> None:
-    """``--gin_file`` and its like are those of T5X's program; a process can define them once."""
+    """``--gin_file`` and the other flags are those of T5X's program. A process can define them only once."""
     importlib.import_module("t5x.main")
 
 

@@ -1,4 +1,4 @@
-"""Evaluation and inference of checkpoints: T5X's results from its checkpoint, none made twice, none lost."""
+"""Evaluation and inference of checkpoints yield T5X's results from its checkpoint, none of them twice and none lost."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_evaluates_a_checkpoint_of_t5x_as_recorded(programs: Any, tmp_path: Path
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with checkpoints of the steps 8, 20 and 100."""
+    """Makes a folder with checkpoints of the steps 8, 20 and 100."""
     for step in (100, 8, 20):
         shutil.copytree(REFERENCE / "checkpoint_8", tmp_path / f"model/checkpoint_{step}")
     return tmp_path / "model"
@@ -148,7 +148,7 @@ def flags(tmp_path: Path) -> list[str]:
 
 @pytest.fixture
 def recorded_lines() -> list[dict[str, Any]]:
-    """What T5X predicted and scored with the same checkpoint, for the first eight examples."""
+    """Returns T5X's predictions and scores with the same checkpoint, for the first eight examples."""
     text = (REFERENCE / "inference_eval/ref_reverse-000008.jsonl").read_text()
     return [json.loads(line) for line in text.splitlines()]
 
@@ -157,7 +157,7 @@ def recorded_lines() -> list[dict[str, Any]]:
 def test_an_interrupted_inference_is_completed(
     programs: Any, flags: list[str], tmp_path: Path, recorded_lines: list[dict[str, Any]]
 ) -> None:
-    """It is killed while it writes the second of three chunks, and then run again, twice."""
+    """It is killed while it writes the second of three chunks, and then run again twice."""
     name, parts = "ref_reverse-predict.jsonl-00000-of-00001", tmp_path / "out/tmp-ref_reverse-00000-of-00001"
     programs.die("t5x.infer", *flags, at=WRITER, number=2)
     assert (parts / f"{name}-chunk00000.COMPLETED").exists()
@@ -191,7 +191,7 @@ def test_an_interrupted_inference_is_completed(
 def test_scores_are_those_of_t5x_shard_by_shard(
     programs: Any, flags: list[str], tmp_path: Path, recorded_lines: list[dict[str, Any]]
 ) -> None:
-    """Shard 1 of 2, in chunks that stay."""
+    """Infers shard 1 of 2, in chunks that are kept."""
     more = ['--gin.infer.mode="score"', "--gin.infer.num_shards=2", "--gin.infer.merge_chunked_results=False"]
     assert programs.run("t5x.infer", *flags, *more, "--shard_id=1")[0] == 0
     output = tmp_path / "out"
@@ -208,7 +208,7 @@ def test_scores_are_those_of_t5x_shard_by_shard(
 
 
 def test_a_shard_that_nothing_names_is_refused(programs: Any, flags: list[str], tmp_path: Path) -> None:
-    """As T5X refuses it, which looks the shard up in the config."""
+    """T5X refuses it in the same way, because it looks up the shard in the config."""
     text = (
         "from __gin__ import dynamic_registration\nimport __main__ as script\n"
         "from t5x import utils\nscript.infer.dataset_cfg = @utils.DatasetConfig()\n"
@@ -232,7 +232,7 @@ def written(path: Path) -> list[Any]:
 
 
 def test_inputs_are_chosen_by_name(examples: tf.data.Dataset, tmp_path: Path) -> None:
-    """Numbers are written as T5X writes them: integers of a feature as floats."""
+    """Numbers are written as T5X writes them: integers of a feature become floats."""
     path = tmp_path / "lines.jsonl"
 
     def inputs(**choice: Any) -> Any:

@@ -29,7 +29,7 @@ SHAPES = {
     "decoder_input_tokens": (2, 4),
     "decoder_loss_weights": (2, 4),
 }
-# Of T5X, for the same model, seed and examples: before and after two steps.
+# T5X's results for the same model, seed and examples, before and after two steps.
 SCORES = [-20.86724090576172, -11.237222671508789, -26.052261352539062]
 TRAINED_SCORES = [-20.86532211303711, -11.236405372619629, -26.052490234375]
 PREDICTED = [b"7)M", b"\x06", b"7)M"]
@@ -74,7 +74,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def model(folder: Path) -> InteractiveModel:
-    """A new model; the first test trains it two steps, so no other asks for its step."""
+    """Makes a new model. The first test trains it for two steps, so no other test asserts its step."""
     return make(folder)
 
 
@@ -154,7 +154,7 @@ def test_a_preempted_step_saves_a_checkpoint(
 
 @pytest.mark.embedded("T5X fails in it, or looks for checkpoints otherwise")
 def test_a_loop_takes_as_many_steps_as_are_asked_for(model: InteractiveModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """T5X takes two here: it repeats a list of batches a whole number of times only."""
+    """T5X takes two steps here, because it repeats a list of batches only a whole number of times."""
     trained: list[Any] = []
     predicted: list[Any] = []
     monkeypatch.setattr(model, "train_step", trained.append)

@@ -23,13 +23,13 @@ from t5x.examples.t5 import layers, network
 
 API: dict[str, Any] = json.loads((Path(__file__).parents[1] / "reference" / "api.json").read_text())
 LAYERS = "t5x.examples.t5.layers"
-"""What other networks' layers have in common with T5's is defined there."""
+"""The module that defines what the layers of other networks share with T5's."""
 NAMES = [(module, name) for module, record in API.items() for name in record]
 CLASSES = [(module, name) for module, name in NAMES if API[module][name]["kind"] == "class"]
 
 
 def default_text(default: Any) -> str:
-    """A default as the record writes it."""
+    """Returns a default as the record writes it."""
     if inspect.isfunction(default):
         return f"{default.__module__}.{default.__qualname__}"
     if default is gin.REQUIRED:
@@ -85,7 +85,7 @@ def test_type_hints_resolve_in_the_public_module(module: str, name: str) -> None
 
 @pytest.mark.parametrize("cls", [utils.DatasetConfig, utils.SaveCheckpointConfig, utils.RestoreCheckpointConfig])
 def test_config_fields_come_in_the_recorded_order(cls: Any) -> None:
-    """Positional arguments and Gin's printed configs depend on it."""
+    """Positional arguments and Gin's printed configs depend on the order."""
     constructor = API["t5x.utils"][cls.__name__]["members"]["__init__"][1:]
     fields = [field.name for field in dataclasses.fields(cls)]
     assert fields == [p["name"] for p in constructor]
@@ -148,7 +148,7 @@ def test_subclasses_must_say_the_same_as_with_t5x(cls: type, missing: set[str]) 
     ],
 )
 def test_hooks_of_subclasses_are_there(cls: type, hooks: list[str]) -> None:
-    """What subclasses of T5X's models, such as those in its contrib folder, override or call."""
+    """Subclasses of T5X's models, such as those in its contrib folder, override or call these methods."""
     assert set(hooks) <= set(vars(cls))
 
 

@@ -1,4 +1,4 @@
-"""Losses are those of the textbook, and so are their gradients."""
+"""Losses and their gradients follow the textbook formulas."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_what_cannot_be_is_refused() -> None:
         losses.convert_special_loss_normalizing_factor_to_enum("PER_WORD")
 
 
-# Two packed sequences and padding; one sequence, padding, and no second one.
+# Two packed sequences and padding; one sequence and padding, without a second one.
 PACKED = {
     "decoder_target_tokens": jnp.array([[5, 6, 7, 8, 0], [5, 6, 0, 0, 0]]),
     "decoder_segment_ids": jnp.array([[1, 1, 1, 2, 0], [1, 1, 0, 0, 0]]),
@@ -143,7 +143,7 @@ def test_sequences_without_any_weight_count_nothing() -> None:
 
 
 def test_the_last_bits_are_those_of_t5x_with_and_without_a_derivative() -> None:
-    """T5X computes the loss of evaluations and scores in another way than that which gradients need."""
+    """T5X computes the loss of evaluations and scores differently from the loss that gradients need."""
     logits = jnp.asarray(np.random.RandomState(1).randn(64, 32).astype(np.float32) * 4)
     targets, coefficient = jnp.eye(32)[jnp.arange(64) % 32], jnp.float32(1e-2)
     log_sum = jax.nn.logsumexp(logits, axis=-1, keepdims=True)

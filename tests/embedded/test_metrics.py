@@ -1,4 +1,4 @@
-"""Metrics merge over micro-batches and wait for step counts and durations; models report those of a batch."""
+"""Metrics merge over microbatches and wait for step counts and durations; models report the metrics of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A decoder-only model continues its inputs, with a network that knows the last two tokens."""
+"""A decoder-only model continues its inputs with a network that knows the last two tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LANGUAGE = Language(size=SIZE, seed=2)
 
 
 class TwoTokenNetwork(nn.Module):
-    """The toy language as a network. Where positions see each other in both directions, token 5 is certain."""
+    """The toy language as a network. If positions see each other in both directions, token 5 is certain."""
 
     @nn.compact
     def __call__(
@@ -59,7 +59,7 @@ def make_model(**kwargs: Any) -> models.DecoderOnlyModel:
 
 
 PARAMS = {"table": jnp.asarray(LANGUAGE.logits)}
-# Inputs 3 4 and 6; what follows them is left out when predicting.
+# The inputs are 3 4 and 6. The tokens after them are left out in predictions.
 TOKENS = np.array([[3, 4, 7, 1, 0, 0], [6, 2, 8, 8, 1, 0]])
 BATCH = {
     "decoder_target_tokens": jnp.asarray(TOKENS),

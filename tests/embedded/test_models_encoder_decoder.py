@@ -1,4 +1,4 @@
-"""An encoder-decoder model trains on what it says, and what it predicts it finds as likely as it says."""
+"""An encoder-decoder model trains on its features, and its predictions are as likely as its scores say."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_predictions_are_as_likely_as_beam_search_says(params: Any) -> None:
         ended = (predicted == 1).any(-1)
         log_probs = score_batch(params, make_batch(predicted))
         penalty = ((5 + (predicted > 0).sum(-1)) / 6) ** 0.6
-        # A row in which too few beams end has empty slots; one in which none ends gives plain log probabilities.
+        # A row in which too few beams end has empty slots. A row in which none ends has plain log probabilities.
         is_used = ended | ~some_ended
         expected = np.where(ended, log_probs / penalty, log_probs)
         np.testing.assert_allclose(aux["scores"][is_used, beam], expected[is_used], rtol=1e-4)

@@ -1,4 +1,4 @@
-"""The T5 networks have T5X's parameters, and attend to what they may and to nothing else."""
+"""The T5 networks have T5X's parameters, and attend only to the positions that they may see."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_what_cannot_be_is_refused(variables: Any) -> None:
 
 
 def by_layer(params: Any) -> Any:
-    """Gives each scanned layer its own part of the parameters, named as layers are that are not scanned."""
+    """Gives each scanned layer its own part of the parameters, under the names of layers that are not scanned."""
     stacks = {
         stack: {
             **{name: value for name, value in params[stack].items() if name != stack},
@@ -179,7 +179,7 @@ def by_layer(params: Any) -> Any:
 @pytest.mark.journey
 @pytest.mark.parametrize("policy", ["minimal", "full"])
 def test_scanned_layers_computed_again_or_not_are_those_one_by_one(policy: str) -> None:
-    """Forward and backward: what is kept for the gradients changes none of them."""
+    """This holds forward and backward: the values that are kept for the gradients change no result."""
     params = initialise(SCANNED)["params"]
     one_by_one = SCANNED.replace(scan_layers=False)
 
@@ -197,7 +197,7 @@ def test_scanned_layers_computed_again_or_not_are_those_one_by_one(policy: str) 
 
 
 def test_beam_search_finds_the_same_with_the_cache_of_scanned_layers() -> None:
-    """That cache has an axis of layers before that of the beams."""
+    """Such a cache has an axis of layers before the axis of beams."""
     params = initialise(SCANNED)["params"]
     batch = {"encoder_input_tokens": INPUTS, "decoder_input_tokens": SHIFTED}
 

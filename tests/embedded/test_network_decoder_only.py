@@ -68,7 +68,7 @@ def test_a_filled_cache_and_one_token_at_a_time_give_the_logits_of_one_pass(name
         arguments: dict[str, Any] = {"enable_dropout": False, "decode": True, "max_decode_length": 8}
         return model.module.apply(variables, token, token, mutable=["cache"], **arguments)
 
-    for i in range(4):  # each sequence goes on where its inputs end
+    for i in range(4):  # each sequence continues where its inputs end
         positions = lengths + i
         logits, variables = step(cache, jnp.take_along_axis(tokens, positions[:, None], axis=1))
         cache = variables["cache"]

@@ -1,4 +1,4 @@
-"""Each layer computes what its formula says."""
+"""Each layer computes its formula."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_tokens_that_are_no_integers_are_refused_unless_cast() -> None:
 
 
 def bucket(back: int, *, bidirectional: bool, buckets: int, farthest: int) -> int:
-    """The bucket of a key that is `back` positions before the query, by the definition in the T5 paper."""
+    """Returns the bucket of a key that is `back` positions before the query, as defined in the T5 paper."""
     first = 0
     if bidirectional:
         buckets //= 2
@@ -138,7 +138,7 @@ def test_attention_averages_values_by_softmax_of_biased_products() -> None:
 
 def test_attention_dropout_drops_a_key_for_all_queries() -> None:
     query, key, _ = attention_inputs()
-    value = np.broadcast_to(np.eye(6, dtype=np.float32)[None, :, None], (2, 6, 4, 6))  # gives the weights themselves
+    value = np.broadcast_to(np.eye(6, dtype=np.float32)[None, :, None], (2, 6, 4, 6))  # returns the weights themselves
     got = np.asarray(layers.dot_product_attention(query, key, value, dropout_rng=KEY, dropout_rate=0.5))
     kept = got > 0
     np.testing.assert_array_equal(kept, np.broadcast_to(kept[:, :1], kept.shape))

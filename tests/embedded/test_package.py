@@ -1,4 +1,4 @@
-"""The package itself: what it offers, what it imports when it is used, where it defines what, and what is not there."""
+"""The package itself: its names, the modules that it imports when used, where names are defined, and what is absent."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_attributes_are_seqios_classes() -> None:
 
 
 def defined(path: Path) -> set[str]:
-    """The names that a file defines by itself: imports do not count."""
+    """Returns the names that a file defines itself; imports do not count."""
     names = set()
     for node in ast.parse(path.read_text()).body:
         match node:
@@ -169,7 +169,7 @@ def defined(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("module", [module for module in API if ".examples." not in module])
 def test_the_public_module_defines_what_t5x_defines_there(module: str) -> None:
-    """The example networks are left out: they share their layers."""
+    """The example networks are left out because they share their layers."""
     file = PACKAGE.parent / f"{module.replace('.', '/')}.py"
     assert sorted(set(API[module]) - defined(file)) == []
 

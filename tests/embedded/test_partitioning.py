@@ -1,4 +1,4 @@
-"""Partitioners divide data, parameters and functions by names, over the mesh that T5X has on each slice."""
+"""Partitioners divide data, parameters and functions by axis names, over the mesh that T5X has on each slice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDE = [("batch", "data"), *SHARDED[:3], ("kv", None), SHARDED[3]]
 
 
 def pod(hosts: tuple[int, ...], local: tuple[int, ...], here: tuple[int, ...], names: tuple[str, ...]) -> Any:
-    """A mesh of devices in several processes, seen from one of them."""
+    """Returns a mesh of devices in several processes, seen from one of them."""
     shape = tuple(h * n for h, n in zip(hosts, local, strict=True))
     devices = np.arange(np.prod(shape)).reshape(shape)
     window = tuple(slice(i * n, (i + 1) * n) for i, n in zip(here, local, strict=True))
@@ -220,7 +220,7 @@ CASES = [(name, partitions) for name, facts in SLICES.items() for partitions in 
 
 @dataclasses.dataclass(frozen=True)
 class FakeDevice:
-    """A TPU core, or a chip, as JAX shows it."""
+    """A TPU core or chip, as JAX shows it."""
 
     id: int
     coords: tuple[int, int, int]
@@ -240,7 +240,7 @@ def devices_of(name: str) -> list[FakeDevice]:
 
 @pytest.fixture
 def on_slice(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Lets JAX show the devices of a slice; a mesh of them is returned as the array of their numbers."""
+    """Makes JAX show the devices of a slice; a mesh of them is returned as an array of their numbers."""
 
     def use(name: str) -> list[FakeDevice]:
         devices = devices_of(name)
@@ -292,7 +292,7 @@ def test_a_tile_of_ones_own_gives_a_mesh_where_no_default_is_known(on_slice: Any
 
 @pytest.mark.embedded("it reaches into the module that builds the mesh")
 def test_hosts_do_not_order_devices_when_told_so(on_slice: Any) -> None:
-    by_id = {device.id: device for device in on_slice("v3-32")}  # 4 x 4 chips, 2 x 2 of them in a host
+    by_id = {device.id: device for device in on_slice("v3-32")}  # 4 x 4 chips, 2 x 2 of them per host
     plain = partitioning.get_mesh((1, 1, 1, 2), tile_by_host_if_needed=False)
     assert [by_id[row[0]].coords[:2] for row in plain.ids[:5]] == [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)]
     by_host = partitioning.get_mesh((1, 1, 1, 2))

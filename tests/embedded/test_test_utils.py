@@ -1,4 +1,4 @@
-"""test_utils and disable_gc_during_import: what tests of T5X code and slow programs are written with."""
+"""test_utils, for tests of T5X code, and disable_gc_during_import, for programs that start slowly."""
 
 from __future__ import annotations
 

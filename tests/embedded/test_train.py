@@ -1,4 +1,4 @@
-"""The programs: flags as T5X takes them, where a training begins, and one clear message for what cannot be run."""
+"""The programs take T5X's flags, begin training at the right step, and refuse in one clear message what cannot run."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TRAINER = "t5x.trainer:BaseTrainer.train"
 
 @pytest.fixture
 def config(tmp_path: Path) -> list[str]:
-    """The flags that train the recorded case t5_1_1 in ``model``."""
+    """Returns the flags that train the recorded case t5_1_1 in ``model``."""
     (tmp_path / "case.gin").write_text(record("t5_1_1")["gin"])
     return ["--gin_file=case.gin", f'--gin.MODEL_DIR="{tmp_path}/model"']
 
 
 @pytest.fixture
 def t5x_checkpoint(tmp_path: Path) -> Path:
-    """A model folder with the checkpoint that T5X wrote at step 8."""
+    """Makes a model folder with the checkpoint that T5X wrote at step 8."""
     shutil.copytree(REFERENCE / "checkpoint_8", tmp_path / "model/checkpoint_8")
     return tmp_path / "model"
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_run_is_told_without_a_traceback(
 
 
 def test_a_limit_of_time_for_joining_is_refused_as_t5x_refuses_it(programs: Any) -> None:
-    """T5X compares JAX's version with 0.4.15 as text, and so takes 0.10 for one that knows no limit."""
+    """T5X compares JAX's version with 0.4.15 as text, and so treats 0.10 as a version without such a limit."""
     with pytest.raises(
         RunRaised, match=r"ValueError: --initialization_timeout=2 needs JAX 0\.4\.15, and T5X takes "
     ) as error:
@@ -85,7 +85,7 @@ def test_a_limit_of_time_for_joining_is_refused_as_t5x_refuses_it(programs: Any)
 
 
 def test_every_flag_of_t5x_is_known(programs: Any) -> None:
-    """Help ends with status 1, as absl's does, and lists them under the script."""
+    """``--help`` ends with status 1, as absl's does, and lists the flags under the script."""
     of_train = "multiprocess_gpu coordinator_address process_count process_index initialization_timeout"
     for module, flags in {
         "t5x.train": f"seqio_additional_cache_dirs {of_train}",
@@ -100,7 +100,7 @@ def test_every_flag_of_t5x_is_known(programs: Any) -> None:
 
 @pytest.mark.journey
 def test_goes_on_from_a_checkpoint_that_t5x_wrote(programs: Any, config: list[str], t5x_checkpoint: Path) -> None:
-    """The numbers are T5X's own, from the same checkpoint: one step, with the data from its beginning."""
+    """The numbers are T5X's own, for one step from the same checkpoint, with the data read from its beginning."""
     assert programs.run("t5x.train", *config, "--gin.TRAIN_STEPS=9")[0] == 0
     scalars = programs.call("scalars", folder="model")
     assert scalars["train"]["loss"] == {"9": pytest.approx(203.37452697753906, rel=1e-4)}
@@ -110,13 +110,13 @@ def test_goes_on_from_a_checkpoint_that_t5x_wrote(programs: Any, config: list[st
 
 @pytest.mark.journey
 def test_an_interrupted_training_ends_as_if_it_had_not_been(programs: Any, config: list[str]) -> None:
-    """It is killed at its seventh step; the position in the data comes from checkpoint_4 too."""
+    """It is killed at its seventh step. The position in the data is also restored from checkpoint_4."""
     flags = [*config, "--gin.utils.SaveCheckpointConfig.save_dataset=True"]
     programs.die("t5x.train", *flags, at=TRAINER, number=7)
     with programs.start() as run:
         assert run.call("run", module="t5x.train", flags=flags, timeout=240) == 0
         observed = run.call("observe", model_dir="model", final_step=8)
-    # Restored with SaveCheckpointConfig.dtype, as everything is; T5X, interrupted there, saves a float too.
+    # It is restored with SaveCheckpointConfig.dtype, like everything. T5X also saves a float after an interruption.
     expected = changed(record("t5_1_1"), "float32", "final_state", "state/step", "dtype")
     assert differences(expected, observed, Tolerance()) == []
 
@@ -125,7 +125,7 @@ def test_an_interrupted_training_ends_as_if_it_had_not_been(programs: Any, confi
 def test_the_checkpoint_of_another_run_is_restored_if_there_is_none(
     programs: Any, config: list[str], tmp_path: Path
 ) -> None:
-    """With relative_steps, an evaluation before the training, weight metrics and the garbage collected by hand."""
+    """The config has relative_steps, an evaluation before training, weight metrics and manual garbage collection."""
     (tmp_path / "more.gin").write_text(
         "from __gin__ import dynamic_registration\n"
         "import __main__ as train_script\n"

@@ -1,4 +1,4 @@
-"""A training runs, evaluates and saves at the steps of its schedule, as T5X was seen to do."""
+"""Training runs, evaluates and saves at the steps of its schedule, as T5X was observed to do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from t5x._train_schedule import Periods, Schedule, Stop
 
 
 def walk(schedule: Schedule) -> dict[str, list[int]]:
-    """The steps at which each thing happens, without the checkpoint at the first step."""
+    """Returns the steps at which each thing happens, without the checkpoint at the first step."""
     happened: dict[str, list[int]] = {"metrics": [], "extra": [], "save": [], "evaluate": [], "collect": []}
     stop = Stop(schedule.first_step, saves=False)
     for epoch in schedule.epochs():
@@ -68,7 +68,7 @@ def test_a_checkpoint_at_the_last_step_leaves_nothing_to_do() -> None:
 @pytest.mark.parametrize(
     ("save_at", "extra"),
     [
-        ((3, 20), [3]),  # T5X saved checkpoint_3, 4 and 7 of 7 steps
+        ((3, 20), [3]),  # in 7 steps, T5X saved checkpoint_3, 4 and 7
         ((5, 8), [5]),
         ((5, 20), [5]),
         ((3, 5, 20), [3, 5]),
@@ -122,7 +122,7 @@ def test_every_run_ends_at_its_last_step_and_takes_each_step_once(
 
 
 class Notes:
-    """A trainer, checkpoint manager and evaluator in one, which write down what they are asked for."""
+    """A trainer, checkpoint manager and evaluator in one, which records its calls."""
 
     def __init__(self) -> None:
         self.events: list[str] = []

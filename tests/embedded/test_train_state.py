@@ -1,4 +1,4 @@
-"""Train states and optimizers go into dicts and back, which are compared, merged and renamed leaf by leaf."""
+"""Train states and optimizers convert to dicts and back; the dicts are compared, merged and renamed leaf by leaf."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_mutables_are_part_of_the_dict_only_when_there_are_any() -> None:
 def test_an_update_trains_and_counts() -> None:
     made = train_state.FlaxOptimTrainState.create(optimizers.sgd(0.5), variables())
     gradient = {"enc": {"kernel": jnp.ones((8, 4))}, "scale": jnp.full((4,), 2.0)}
-    updated = made.apply_gradient(flax.core.freeze(gradient), learning_rate=99.0)  # optax has a rate of its own
+    updated = made.apply_gradient(flax.core.freeze(gradient), learning_rate=99.0)  # optax has its own rate
     np.testing.assert_allclose(updated.params["scale"], SCALE - 1.0, rtol=1e-6)
     assert int(updated.step) == 1
 
@@ -157,19 +157,19 @@ def assign(stored: dict, model: dict, rules: list, **settings) -> dict:
 @pytest.mark.parametrize(
     ("stored", "model", "rules", "expected"),
     [
-        # A rule renames, and the old name goes.
+        # A rule renames a leaf, and the old name disappears.
         ({"t/old/k": 1}, {"t/new/k": 0}, [(r"t/new/(.*)", r"t/old/\1")], {"t/new/k": 1}),
-        # Names swap in one pass.
+        # Names are swapped in one pass.
         ({"t/a": 1, "t/b": 2}, {"t/a": 0, "t/b": 0}, [("t/a", "t/b"), ("t/b", "t/a")], {"t/a": 2, "t/b": 1}),
         # One stored leaf serves several names.
         ({"t/a": 1}, {"t/x": 0, "t/y": 0}, [("t/[xy]", "t/a")], {"t/x": 1, "t/y": 1}),
-        # The first rule that fits counts.
+        # The first rule that matches counts.
         ({"t/a": 1, "t/b": 2}, {"t/x": 0}, [("t/x", "t/a"), (".*", "t/b")], {"t/x": 1, "t/b": 2}),
-        # None leaves a name to its initial value, though the checkpoint has it.
+        # None leaves a leaf at its initial value although the checkpoint has it.
         ({"t/a": 1, "t/b": 2}, {"t/a": 0, "t/b": 0}, [("t/a", None)], {"t/b": 2}),
-        # A leaf that moved still serves its own name, if no rule fits that.
+        # A leaf that moved still serves its own name if no rule matches it.
         ({"t/a": 1}, {"t/a": 0, "t/x": 0}, [("t/x", "t/a")], {"t/a": 1, "t/x": 1}),
-        # Leaves that the model has not stay.
+        # Leaves that the model lacks are kept.
         ({"t/a": 1, "t/z": 5}, {"t/a": 0}, [], {"t/a": 1, "t/z": 5}),
     ],
 )

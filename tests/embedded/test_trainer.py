@@ -1,4 +1,4 @@
-"""The trainer takes steps, measures them and tells what went wrong, on a model of two weights."""
+"""The trainer takes steps, measures them and reports errors, on a model of two weights."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PARAMS = {"layer": {"scale": jnp.array([1.0, -2.0])}}
 
 @flax.struct.dataclass
 class State:
-    """A train state that descends the gradient."""
+    """A train state that performs gradient descent."""
 
     step: Any
     params: Any
@@ -38,7 +38,7 @@ class State:
 
 
 class Line:
-    """The loss is the squared error of ``scale · x`` against ``y``, summed, plus noise that the key draws."""
+    """A model whose loss is the summed squared error of ``scale · x`` against ``y``, plus noise drawn from the key."""
 
     def loss_fn(self, params: Any, batch: Any, dropout_rng: Any) -> tuple[Any, dict[str, Any]]:
         loss = jnp.sum((batch["x"] @ params["layer"]["scale"] - batch["y"]) ** 2)
@@ -54,7 +54,7 @@ class Line:
 
 
 class Counting(Line):
-    """A line that also counts the examples it has seen in Flax mutables."""
+    """A line that also counts, in Flax mutables, the examples that it has seen."""
 
     def loss_fn(self, params: Any, batch: Any, dropout_rng: Any, mutables: Any = None) -> tuple[Any, Any]:
         loss, metrics = super().loss_fn(params, batch, dropout_rng)
@@ -73,7 +73,7 @@ def start(**more: Any) -> State:
 
 @pytest.fixture
 def made(tmp_path: Path) -> Iterator[trainer.Trainer]:
-    """A trainer of the line, whose metrics go to the test's folder."""
+    """Makes a trainer of the line whose metrics go to the test's folder."""
     state = start()
     with trainer.Trainer(
         Line(),
@@ -138,7 +138,7 @@ def test_evaluation_merges_the_batches_of_each_task_and_leaves_the_state(
 
 @pytest.mark.parametrize("number", [2, 4])
 def test_microbatches_give_the_gradients_of_the_whole_batch(batch: dict[str, Any], number: int) -> None:
-    """Their metrics are merged in order, and all of them draw the same key, as in T5X."""
+    """Their metrics are merged in order, and all of them use the same key, as in T5X."""
     key = jax.random.PRNGKey(5)
     whole, _, _ = trainer.accumulate_grads_microbatched(Line(), start(), batch, key, None)
     parts, metrics, mutables = trainer.accumulate_grads_microbatched(Line(), start(), batch, key, number)
@@ -207,7 +207,7 @@ def test_what_goes_wrong_in_the_background_is_raised(tmp_path: Path) -> None:
 
 
 def test_a_duration_is_measured_from_start_to_metrics(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Waiting for a buffer that was donated since then is waiting for nothing."""
+    """Waiting for a buffer that has been donated since then returns at once."""
     moments = iter([10.0, 50.0])
     monkeypatch.setattr(trainer, "_time", lambda: next(moments))
     manager = trainer.MetricsManager("eval", str(tmp_path))

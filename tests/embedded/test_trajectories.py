@@ -1,4 +1,4 @@
-"""The embedded runtime trains as T5X does, step by step, and one that was stopped goes on as if it had not been."""
+"""The embedded runtime trains as T5X does, step by step, and a training that was stopped resumes without a trace."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ MEASURED_PER_SUMMARY = (
 
 
 def train_case(programs: Any, folder: Path, case: str) -> dict[str, Any]:
-    """Trains a recorded case and returns what it wrote."""
+    """Trains a recorded case and returns its results."""
     (folder / "case.gin").write_text(record(case)["gin"])
-    with programs.start(brief=case != "t5_1_1") as run:  # that one as in a shell of exec
+    with programs.start(brief=case != "t5_1_1") as run:  # t5_1_1 runs as in a shell of exec
         flags = ["--gin_file=case.gin", f'--gin.MODEL_DIR="{folder}/model"']
         assert run.call("run", module="t5x.train", flags=flags, timeout=240) == 0
         observed: dict[str, Any] = run.call("observe", model_dir="model", final_step=record(case)["final_step"])
@@ -49,14 +49,14 @@ def test_trains_as_recorded(case: str, programs: Any, tmp_path: Path) -> None:
 
 
 BFLOAT16 = Tolerance(scalar=2**-8, accuracy=2**-4, parameter=2**-8, state=2**-4)
-"""How far a run in bfloat16 may be from the same run in float32, on any CPU.
+"""The largest allowed difference between a run in bfloat16 and the same run in float32, on any CPU.
 
 A bfloat16 has 8 significant bits, so one rounding is off by up to 2**-9. Where a CPU rounds (each product, or sums that
 it keeps in float32) depends on its instructions, and so do the numbers of a record in bfloat16. Losses and parameters
 come out within twice one rounding. The optimizer's states are means of squared gradients, which have passed through
-every layer on their way: the roundings of four layers, there and back, and twice that for the square. Of the 64 tokens
-at most that an accuracy counts, four may be ties. XLA's limits on instructions (SSE4.2 to AVX-512, with and without its
-fusions) gave 0.0018, 0.0016, 0.055 and two tokens.
+every layer on their way: the roundings of four layers forward and backward, and twice that for the square. Of the at
+most 64 tokens that an accuracy counts, four may be ties. Limiting XLA's instructions (SSE4.2 to AVX-512, with and
+without its fusions) gave 0.0018, 0.0016, 0.055 and two tokens.
 """
 
 
@@ -72,7 +72,7 @@ def test_trains_in_bfloat16_as_recorded_but_for_its_rounding(programs: Any, tmp_
 
 @pytest.mark.journey
 def test_evaluates_by_inference_as_recorded(programs: Any, tmp_path: Path) -> None:
-    """With what the scalars of the records leave out: the time that each step took, and the config."""
+    """This includes what the records' scalars leave out: the time that each step took, and the config."""
     observed = train_case(programs, tmp_path, "t5_1_1_infer_eval")
     assert differences(record("t5_1_1_infer_eval"), observed, Tolerance()) == []
     config = (tmp_path / "model/config.gin").read_text()
@@ -101,7 +101,7 @@ def test_evaluates_by_inference_as_recorded(programs: Any, tmp_path: Path) -> No
 
 
 def test_a_difference_in_any_part_is_told() -> None:
-    """The comparison can fail: each change to a run gives one line that names it."""
+    """The comparison can fail: each change to a run yields one line that names it."""
     expected = record("t5_1_1_infer_eval")
     leaf = "target/token_embedder/embedding"
     loss = expected["scalars"]["train"]["loss"]["3"]
@@ -152,7 +152,7 @@ utils.SaveCheckpointConfig.save_dataset = True
 
 @pytest.mark.journey
 def test_stopped_and_resumed_is_as_in_one_go(programs: Any, tmp_path: Path) -> None:
-    """To the last bit, dropout too. The third training begins its data anew, and so shows that the others need not."""
+    """They are equal to the last bit, including dropout. The third training restarts its data, so the data matters."""
     (tmp_path / "guide.gin").write_text(GUIDE)
     flags = ["--gin_file=guide.gin", f"--gin_search_paths={tmp_path},{CONFIGS}"]
 
@@ -176,5 +176,5 @@ def test_stopped_and_resumed_is_as_in_one_go(programs: Any, tmp_path: Path) -> N
     evaluations = [run["scalars"]["training_eval/sample_span_corruption"]["loss"] for run in (whole, halves, forgetful)]
     assert evaluations[0] == evaluations[1] != evaluations[2]
     for run in (whole, halves):
-        run["final_state"]["state/step"].pop("dtype")  # restored with SaveCheckpointConfig.dtype, as everything is
+        run["final_state"]["state/step"].pop("dtype")  # restored with SaveCheckpointConfig.dtype, like everything
     assert whole["final_state"] == halves["final_state"]

@@ -1,4 +1,4 @@
-"""Batches lie over the mesh as the partitioner wants them, row for row; all hosts at once may be one."""
+"""Batches are placed on the mesh as the partitioner requires, row by row, and read without being consumed."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_rows_that_do_not_divide_are_named_with_the_shards() -> None:
         data_partition_spec = PartitionSpec("data")
 
     class Wide(Split):
-        # Shapes are all that the check looks at, so the mesh may have more devices than this machine.
+        # The check looks only at shapes, so the mesh may have more devices than this machine.
         mesh = jax.sharding.AbstractMesh((4, 2), ("data", "model"))
 
     inner = clu.data.dataset_iterator.TfDatasetIterator(dataset(6), checkpoint=True)

@@ -1,4 +1,4 @@
-"""Datasets are read in the shards, order and vocabularies that their config says; mistakes are named."""
+"""Datasets are read with the shards, order and vocabularies of their config; mistakes are named."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class TestTrainingEvaluation:
     def test_each_is_exactly_as_long_as_asked(self) -> None:
         (batches,) = self.datasets("ref_reverse", 6).values()
         assert [batch["encoder_input_tokens"].shape[0] for batch in batches] == [4] * 6
-        # 16 examples repeat in their order.
+        # 16 examples repeat in the same order.
         assert words(batches) == [f"item {1000 + i % 16}" for i in range(24)]
 
     def test_mixture_comes_with_its_tasks(self) -> None:

@@ -100,7 +100,7 @@ def test_mutable_variables_reach_a_step_that_takes_them(partitioner: Any) -> Non
 
 
 def test_order_is_restored_where_shards_come_back_interleaved() -> None:
-    # The rows of two hosts lie one after the other in the gathered batch.
+    # The gathered batch holds the rows of one host after those of the other.
     results = [(np.array([0, 2, 4, 1, 3, -1]), np.array([0, 20, 40, 10, 30, 0]))]
     indices, outputs = gather(results)
     assert indices.tolist() == [0, 1, 2, 3, 4]

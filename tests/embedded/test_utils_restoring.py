@@ -1,4 +1,4 @@
-"""The right checkpoint is found, read with the settings of its config, and gaps are filled only where asked."""
+"""The right checkpoint is found and read with the settings of its config. Gaps are filled only if requested."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PARTITIONER = object()
 
 
 class FakeCheckpointer:
-    """Remembers how it was made and answers with what it was asked."""
+    """A checkpointer that records its settings and returns the arguments of each call."""
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings

@@ -1,4 +1,4 @@
-"""Learning rates and the steps of listed checkpoints follow from their schedules."""
+"""Learning rates, and the steps of listed checkpoints, follow their schedules."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_there_may_be_no_listed_steps_and_those_that_are_done_are_skipped() -> N
 
 @example([7, 13], 5, 5, 10, 0, 100)
 @example([10, 13], 5, 5, 10, 0, 100)  # a step of the period
-@example([3], 0, 5, 10, 3, 100)  # where the job began
+@example([3], 0, 5, 10, 3, 100)  # the step at which the job began
 @example([18], 10, 9, 10, 0, 15)  # after the epoch
 @given(STEPS, st.integers(0, 50), st.integers(1, 20), st.integers(1, 15), st.integers(0, 30), st.integers(0, 60))
 def test_cut_is_the_first_listed_step_that_counts(

@@ -1,4 +1,4 @@
-"""A train state is made in parts where it belongs, by the names of its axes, which rules may change."""
+"""Each part of a train state is made on its own devices, by the names of its axes, which rules may change."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from t5x import partitioning, utils
 
 
 def table(state_dict: Any, tmp_path: Path) -> list[str]:
-    """The table of a state whose logical axes and partitioning are given beside each leaf."""
+    """Returns the table of a state whose logical axes and partitioning are given next to each leaf."""
 
     def part(index: int) -> Any:
         def pick(tree: Any) -> Any:
@@ -56,7 +56,7 @@ def test_table_has_a_row_for_every_kind_of_leaf(tmp_path: Path) -> None:
 
 
 class Model:
-    """Initialises one weight; stands for a model where only the state's making matters."""
+    """A model that initializes one weight, for tests in which only the creation of the state matters."""
 
     module = None
 

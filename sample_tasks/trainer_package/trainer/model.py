@@ -1,4 +1,4 @@
-"""Logistic regression: the model that the trainer trains, and its points."""
+"""Logistic regression: the model that the trainer trains, and the points that it learns from."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Model", "average", "make_points", "train"]
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A line between two classes of points in the plane.
+    """A line that separates two classes of points in the plane.
 
     Attributes:
       weights: [2] float64, the weight of each coordinate.
@@ -22,7 +22,7 @@ class Model:
     bias: float
 
     def probabilities(self, points: np.ndarray) -> np.ndarray:
-        """Returns how likely each of [n, 2] points is of class 1: [n] float64."""
+        """Returns the probability that each of [n, 2] points is of class 1: [n] float64."""
         return 1 / (1 + np.exp(-(points @ self.weights + self.bias)))
 
     def loss(self, points: np.ndarray, classes: np.ndarray) -> float:
@@ -31,7 +31,7 @@ class Model:
         return float(-np.mean(np.log(np.maximum(likely, 1e-12))))
 
     def accuracy(self, points: np.ndarray, classes: np.ndarray) -> float:
-        """Returns the share of points on the right side."""
+        """Returns the share of points on the correct side of the line."""
         return float(np.mean((self.probabilities(points) > 0.5) == (classes == 1)))
 
 

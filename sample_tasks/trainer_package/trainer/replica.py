@@ -1,4 +1,4 @@
-"""Which of a job's replicas a process is, according to the variable CLUSTER_SPEC."""
+"""The replica of a job that a process is, according to the variable CLUSTER_SPEC."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Replica:
     """One of the processes that train together.
 
     Attributes:
-      rank: its number over all worker pools; 0 is the primary replica, in workerpool0.
-      count: how many replicas there are.
+      rank: its number across all worker pools; 0 is the primary replica, in workerpool0.
+      count: the number of replicas.
     """
 
     rank: int
@@ -23,7 +23,7 @@ class Replica:
 
     @classmethod
     def from_environment(cls) -> Replica:
-        """Reads CLUSTER_SPEC; without it there is one replica, as when the trainer runs here."""
+        """Reads CLUSTER_SPEC; without it, the job has one replica, as when the trainer runs here."""
         spec = json.loads(os.environ.get("CLUSTER_SPEC", "{}"))
         cluster = spec.get("cluster", {})
         if not cluster:
@@ -34,5 +34,5 @@ class Replica:
 
     @property
     def is_primary(self) -> bool:
-        """Whether it puts the result together."""
+        """Whether it is the primary replica, which combines the results."""
         return self.rank == 0

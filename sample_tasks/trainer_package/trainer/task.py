@@ -38,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
-    """Parses the program's flags; in a job, the folders are the job's by default."""
+    """Parses the program's flags. In a job, the default folders are those of the job."""
     parser = argparse.ArgumentParser(description="Trains a line between two clouds of points.")
     parser.add_argument("--steps", type=int, default=100, help="of gradient descent")
     parser.add_argument("--learning_rate", type=float, default=0.5)
@@ -53,12 +53,12 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def folder(address: str) -> Path:
-    """Returns a folder by its path or its address in Cloud Storage, which a job's machines have at ``/gcs``."""
+    """Returns a folder by its path or by its address in Cloud Storage, which a job's machines mount at ``/gcs``."""
     return Path(address.replace("gs://", "/gcs/", 1))
 
 
 def part(checkpoints: Path, rank: int) -> Path:
-    """Returns where a replica leaves its model: in a folder of its job alone, so that jobs do not mix."""
+    """Returns the path of a replica's model, in a folder that belongs to its job alone, so that jobs do not mix."""
     return checkpoints / os.environ.get("CLOUD_ML_JOB_ID", "here") / f"part-{rank}.npz"
 
 
@@ -71,10 +71,10 @@ def save(model: Model, file: Path) -> None:
 
 
 def wait_for(file: Path, patience: float) -> Model:
-    """Reads a replica's model once it is there.
+    """Reads a replica's model once it exists.
 
     Raises:
-      TimeoutError: it did not come in time.
+      TimeoutError: it was not written in time.
     """
     deadline = time.monotonic() + patience
     while not file.exists():
@@ -86,7 +86,7 @@ def wait_for(file: Path, patience: float) -> Model:
 
 
 def report(model: Model, options: argparse.Namespace) -> None:
-    """Reports how good the model is: in the log, in a file, and to hyperparameter tuning if this is a trial."""
+    """Reports the quality of the model in the log, in a file, and to hyperparameter tuning if this is a trial."""
     points, classes = make_points(EXAMPLES_FOR_EVALUATION, options.seed + 1)
     loss, accuracy = model.loss(points, classes), model.accuracy(points, classes)
     print(f"on other points: loss {loss:.4f}, accuracy {accuracy:.4f}", flush=True)
