@@ -1,4 +1,4 @@
-"""Faults that an emulated Vertex AI injects, which of them are armed, and its record of requests."""
+"""The faults that an emulated Vertex AI injects, the armed ones among them, and its record of requests."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def no_room(needed: float, available: float, module: str) -> str:
     """Returns XLA's error for a program that exceeds a TPU's memory.
 
     Args:
-      needed: GiB that the program takes.
-      available: GiB of one device that programs may use.
-      module: the program, as XLA names it.
+      needed: the GiB that the program takes.
+      available: the GiB of one device that programs may use.
+      module: XLA's name for the program.
     """
     return (
         "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory required for HLO "
@@ -31,9 +31,9 @@ def no_room(needed: float, available: float, module: str) -> str:
 
 
 NEEDED, AVAILABLE, MODULE = 32.48, 15.48, "jit_train_step"
-"""The default numbers, those of T5 1.1 XL on a core of a TPU v3."""
+"""The default values: those of T5 1.1 XL on one core of a TPU v3."""
 
-# A comma that a name follows; a regular expression may have other commas.
+# A comma that is followed by a name. A regular expression may contain other commas.
 _NEXT_FIELD = re.compile(r",(?=[a-z]+=)")
 _NUMBERS = {"seconds": float, "after": int, "times": int}
 _FIELDS = ("code", "message", "seconds", "output", "replica", "times", "after")
@@ -41,7 +41,7 @@ _FIELDS = ("code", "message", "seconds", "output", "replica", "times", "after")
 
 @dataclasses.dataclass(frozen=True)
 class VertexFault(CountedFault):
-    """A fault and the methods or jobs that it is for.
+    """A fault and the methods or jobs to which it applies.
 
     Attributes:
       kind: ``fail`` answers a method with an error and ``stall`` delays it. ``preempt`` takes a running job's machine
@@ -114,13 +114,13 @@ class VertexFault(CountedFault):
 
 @dataclasses.dataclass(frozen=True)
 class RecordedCall:
-    """One request that was answered.
+    """A request that was answered.
 
     Attributes:
       method: the method's name, such as ``JobService.CreateCustomJob``.
       version: the version of the API, ``v1`` or ``v1beta1``; empty if the method is not Vertex AI's own.
       transport: ``grpc`` or ``rest``.
-      about: the first resource, or parent of one, that the request names; empty for none.
+      about: the first resource, or parent of a resource, that the request names; empty if it names none.
       code: ``OK``, or the error's code.
       fault: the kind of the fault that the request hit; empty for none.
     """
@@ -137,7 +137,7 @@ class VertexFaults(ArmedFaults[VertexFault]):
     """The armed faults of methods and jobs.
 
     Attributes:
-      armed: called after a fault is armed, for jobs that are running and may hit it.
+      armed: called after a fault is armed, because running jobs may hit it.
     """
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class VertexFaults(ArmedFaults[VertexFault]):
         self.armed()
 
     def take_for(self, name: str, *kinds: VertexFaultKind) -> VertexFault | None:
-        """Returns and counts the fault that a request or a job hits now, or None.
+        """Returns the fault that a request or a job now hits, or None, and counts the hit.
 
         Args:
           name: the method's name, or the job's display name.

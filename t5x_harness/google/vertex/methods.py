@@ -18,7 +18,7 @@ from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 def methods_of(jobs: Jobs) -> Mapping[str, Method]:
     """Returns the methods by their names without a version.
 
-    The standard methods of a kind of resources that no function of its own answers follow the common rules.
+    Standard methods without a separate function follow the common rules.
     """
     methods: dict[str, Method] = {rpc.name: standard.run_standard for rpc in rpc_table().values() if verb_of(rpc)}
     for kind in ("CustomJob", "HyperparameterTuningJob"):

@@ -1,4 +1,4 @@
-"""What the functions of Vertex AI's methods use: resources in the state, and everything else that all parts share.
+"""The services for the functions of Vertex AI's methods: resources in the state, and everything else that is shared.
 
 ``methods`` has the function for each method, and ``wire.api`` calls it with requests.
 """
@@ -57,7 +57,7 @@ class Resources:
 
     Args:
       state: keeps each message under its name as the key.
-      clock: gives the times of the messages.
+      clock: returns the times of the messages.
     """
 
     def __init__(self, state: StateStore, clock: Clock) -> None:
@@ -84,7 +84,7 @@ class Resources:
         if not self._state.create(name, made.SerializeToString()):
             raise ApiError(StatusCode.ALREADY_EXISTS, f"{made.DESCRIPTOR.name} with name {name} already exists")
         if is_resource(parent := parent_of(name)) and not self.exists(parent):
-            # The parent was deleted meanwhile, and its deletion may have missed this resource.
+            # The parent was deleted in the meantime, and its deletion may have missed this resource.
             self._state.delete(name)
             raise not_found(parent)
         return made
@@ -178,14 +178,14 @@ def _set(message: Message, field: str, value: Any) -> None:
 
 
 class Services:
-    """What all parts of Vertex AI share. Any thread may call it.
+    """The objects that all parts of Vertex AI share. Any thread may call them.
 
     Args:
       settings: the settings of Vertex AI.
       state: keeps everything; by default, the state that ``settings.options.state`` names.
 
     Attributes:
-      clock: gives the times of resources.
+      clock: returns the times of resources.
       closing: set when the API ends, so that waiting ends.
       faults: the faults to inject, and the record of requests.
       methods: the methods by name; set once all parts exist.
@@ -222,7 +222,7 @@ class ApiCall:
     Attributes:
       rpc: the method of v1, whichever version was called.
       request: a message of the class ``rpc.request``, with project numbers. The method may change it.
-      services: what the method uses.
+      services: the services that the method uses.
     """
 
     rpc: Rpc

@@ -17,7 +17,7 @@ class ExpectedJobs:
 
     Attributes:
       image: the image of the jobs.
-      machine: the ``MachineSpec`` of the jobs, with names of fields or of JSON.
+      machine: the ``MachineSpec`` of the jobs, with the field names of protobuf or of JSON.
       jobs: the number of jobs.
     """
 
@@ -35,13 +35,15 @@ class VertexOptions:
       images: the commands that replace container images: globs for image URIs, each with a command line.
       queued_seconds: how long a job is queued.
       pending_seconds: how long a job is pending after that.
-      running_seconds: how long a job is at least running, so that clients that poll rarely see that state.
-      pod_hosts: up to how many hosts a TPU slice has a process for each host, with the host's devices; a larger slice
-        is one process with all devices.
+      running_seconds: the minimum time that a job is running, so that even clients that rarely poll see that state.
+      pod_hosts: the largest number of hosts with which a TPU slice has a process for each host, with the host's
+          devices.
+        A larger slice is one process with all devices.
       warm: whether Google's library is loaded when the server starts, instead of with the first request.
       expected: jobs that will be sent soon; None if that is not known.
       faults: the faults that are armed from the start.
-      programs: the import path, ``module:name``, of what is known of the programs in jobs; see ``jobs/programs.py``.
+      programs: the import path, ``module:name``, of the object that describes the programs in jobs; see
+        ``jobs/programs.py``.
       job_environment: variables for the processes of all jobs.
     """
 

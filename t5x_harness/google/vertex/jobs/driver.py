@@ -1,4 +1,4 @@
-"""Carries out what is decided about a custom job: runs its processes, writes its log, and publishes its state."""
+"""Carries out the decisions about a custom job: runs its processes, writes its log, and publishes its state."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ _STRIKES: tuple[VertexFaultKind, ...] = ("preempt", "internal", "expire", "oom",
 """The faults of running jobs."""
 
 
-# Both as documented in the API's reference.
+# Both are documented in the API's reference.
 _WEEK = 7 * 24 * 3600.0
 _DAY = 24 * 3600.0
 
 WARNED_SECONDS = 30.0
-"""How long processes that are cancelled or preempted have from SIGTERM to SIGKILL: the time of a preempted machine."""
+"""The seconds from SIGTERM to SIGKILL for canceled or preempted processes, as on a preempted machine."""
 
 ENDED_SECONDS = 2.0
-"""How long processes have whose job has ended."""
+"""The seconds from SIGTERM to SIGKILL for processes whose job has ended."""
 
 
 class _Order(enum.Enum):
@@ -53,22 +53,22 @@ def _seconds(duration: Any) -> float:
 
 
 class Deadlines:
-    """What is to happen at which time. Each event has a name, by which it can be moved or called off."""
+    """The scheduled events. Each has a name, by which it can be rescheduled or canceled."""
 
     def __init__(self) -> None:
         self._at: dict[str, tuple[float, _Message]] = {}
 
     def set(self, name: str, seconds: float, what: _Message) -> None:
-        """Schedules an event in so many seconds."""
+        """Schedules an event to happen after a number of seconds."""
         self._at[name] = (time.monotonic() + seconds, what)
 
     def clear(self, *names: str) -> None:
-        """Calls events off; unknown names are ignored."""
+        """Cancels events; unknown names are ignored."""
         for name in names:
             self._at.pop(name, None)
 
     def __contains__(self, name: object) -> bool:
-        """Returns whether an event of that name is still to come."""
+        """Returns whether an event with this name is still scheduled."""
         return name in self._at
 
     def seconds(self) -> float | None:
@@ -83,12 +83,12 @@ class Deadlines:
 
 
 class Driver:
-    """Runs one custom job, in a thread of its own.
+    """Runs one custom job in a separate thread.
 
     Args:
-      ended: called in the driver's thread, with the job's name, when the job has ended and its state says so.
-      trial: the trial that the job runs, if it runs one.
-      notes: notes about its spec, which begin its log.
+      ended: called in the driver's thread, with the job's name, once the job has ended and its state shows it.
+      trial: the trial that the job runs, if any.
+      notes: notes about its spec, which are written at the start of its log.
       start: starts a process.
     """
 
@@ -130,7 +130,7 @@ class Driver:
             raise
 
     def cancel(self) -> None:
-        """Cancels the job; returns when its state says so."""
+        """Cancels the job, and returns once its state shows it."""
         self._post(JobEvent.CANCEL_ASKED)
 
     def look_for_faults(self) -> None:
@@ -143,7 +143,7 @@ class Driver:
         self._thread.join()
 
     def _post(self, message: _Message) -> None:
-        """Gives the thread a message, and waits until it has handled it, or has ended."""
+        """Sends the thread a message, and waits until the thread has handled it or has ended."""
         taken = threading.Event()
         self._inbox.put((message, taken))
         self._watched.wake()
@@ -173,7 +173,7 @@ class Driver:
             self._ended(self._job.name)
 
     def _happened(self) -> Iterator[tuple[_Message, threading.Event]]:
-        """Waits until something has happened, and yields it with the event to set when it was handled."""
+        """Waits until something happens, and yields it with the event to set once it is handled."""
         nobody = threading.Event()
         for each in self._watched.wait(self._deadlines.seconds()):
             if isinstance(each, UnitSaid):
@@ -192,7 +192,7 @@ class Driver:
             yield self._inbox.get()
 
     def _note_exit(self, unit: str, status: int) -> None:
-        """Logs which host failed, because the service names only the replica, and what may have killed a process."""
+        """Logs which host failed, because the service names only the replica, and why a process was perhaps killed."""
         if host := host_of(unit):
             self._log.service(
                 f"Host {host} of the replica {replica_of(unit)} exited with a status of {status}.", "WARNING"
@@ -222,7 +222,7 @@ class Driver:
         now = self._progress
         if now.state.is_final and not before.state.is_final:
             self._deadlines.clear("admitted", "provisioned", "waited", "timeout", "fault")
-            # Clients see the end once the job was shown as running for the promised time.
+            # Clients see the end only after the job has been shown as running for the promised time.
             if "shown" not in self._deadlines or now.state is JobState.CANCELLED:
                 self._finish(now.state, now.error)
         elif (now.state, now.attempt) != (before.state, before.attempt):
@@ -243,7 +243,7 @@ class Driver:
             self._deadlines.set("timeout", timeout, JobEvent.RUN_TOO_LONG)
 
     def _provide(self) -> None:
-        """Prepares the processes, and schedules when there are machines for them."""
+        """Prepares the processes, and schedules the time at which they get machines."""
         attempt = Attempt(self._job.name, self._job.job_spec, self._services.settings, self._trial)
         try:
             self._tasks = {unit: attempt.task(unit) for unit in attempt.units}
@@ -251,7 +251,7 @@ class Driver:
             self._advance(machine.CannotRun(endings.unable(str(error))))
             return
         scheduling = self._job.job_spec.scheduling
-        # Other jobs fail if there are no machines.
+        # Jobs with any other strategy fail if no machines are available.
         waits = scheduling.strategy == dict(type(scheduling).Strategy.items()).get("FLEX_START")
         longest = _seconds(scheduling.max_wait_duration) if scheduling.HasField("max_wait_duration") else _DAY
         if waits and longest and self._progress.attempt == 1:
@@ -277,7 +277,7 @@ class Driver:
             self._look()
 
     def _look(self) -> None:
-        """Takes the fault for the processes that run now, if one is armed."""
+        """Takes the fault for the processes that are now running, if one is armed."""
         if self._progress.state is not JobState.RUNNING or self._fault is not None:
             return
         self._fault = self._services.faults.take_for(self._job.display_name, *_STRIKES)
@@ -295,7 +295,7 @@ class Driver:
             self._advance(machine.OutOfMemory(unit))
         elif unit is not None and fault.kind == "exceed_hbm":
             self._log.write(unit, [fault.message or no_room(NEEDED, AVAILABLE, MODULE)], "ERROR")
-            self._advance(machine.CannotRun(endings.exited(unit, 1)))  # no crash that may pass
+            self._advance(machine.CannotRun(endings.exited(unit, 1)))  # not a crash that may be transient
         elif unit is not None:
             self._log.service(f"The replica {fault.replica} is preempted.", "WARNING")
             self._advance(machine.Lost(unit))
@@ -305,6 +305,6 @@ class Driver:
             self._log.service(error.text(self._job.name), "ERROR")
         self._log.service(endings.MESSAGES[state], "ERROR" if error else "INFO")
         publish(self._services, self._job.name, type(self._job), state, error)
-        if self._fault is not None:  # the job ended before it, so that another job may get it
+        if self._fault is not None:  # the job ended before it was hit, so another job may get it
             self._services.faults.give_back(self._fault)
         self._over.set()

@@ -1,4 +1,4 @@
-"""The states of jobs and the reasons why they end, in the service's words if known, and how both are published."""
+"""The states of jobs, the errors with which they end, in the service's words if known, and the publishing of both."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 
 class JobState(enum.IntEnum):
-    """The states of the API that a job can be in, by their numbers there."""
+    """The states that a job can have, with the API's numbers."""
 
     QUEUED = 1
     PENDING = 2
@@ -47,7 +47,7 @@ class JobFailure:
     names_logs: bool = False
 
     def text(self, job: str) -> str:
-        """Returns the whole message for the job of this name."""
+        """Returns the whole message for the job with this name."""
         if not self.names_logs:
             return self.message
         project, job_id = JobPlace.of(job).project, JobPlace.of(job).job_id
@@ -67,14 +67,14 @@ MESSAGES = {
     JobState.CANCELLED: "Job cancelled.",
     JobState.EXPIRED: "Job expired.",
 }
-"""What the service logs when a job enters a state; it logs nothing for the others."""
+"""The message that the service logs when a job enters a state. It logs none for other states."""
 
 
 MAY_PASS = frozenset({6, 11, 134, 139})
-"""The statuses with which the service tries a job again: SIGABRT and SIGSEGV, as subprocesses and as containers."""
+"""The exit statuses after which the service tries again: SIGABRT and SIGSEGV, of subprocesses and of containers."""
 
 KILLED = 137
-"""The status of a process that was ended with SIGKILL."""
+"""The exit status of a process that was ended by SIGKILL."""
 
 KILLED_NOTE = (
     "137 is SIGKILL: this machine's kernel ends processes with it when memory runs out, and others may, too. On the "
@@ -88,7 +88,7 @@ def exited(unit: str, status: int) -> JobFailure:
 
 
 def low_on_memory(unit: str) -> JobFailure:
-    """Returns the end of a job whose machine has too little memory. The service names the pool, and not the logs."""
+    """Returns the error of a job whose machine has too little memory. The service names the pool, but not the logs."""
     pool = replica_of(unit).rpartition("-")[0]
     return JobFailure(
         StatusCode.RESOURCE_EXHAUSTED,
@@ -97,12 +97,12 @@ def low_on_memory(unit: str) -> JobFailure:
 
 
 INTERNAL = JobFailure(StatusCode.INTERNAL, "Internal error occurred for the current attempt.")
-"""The end of a job for which the service itself failed; it says no more than this."""
+"""The error of a job for which the service itself failed. The service gives no other details."""
 
 CANCELLED = JobFailure(StatusCode.CANCELLED, "CANCELED")
 
-# The wording of the next two, and of lost, is not the service's, which documents none. That a job is cancelled when its
-# time is over is documented for maxRunningTime of AI Platform Training, which came before Vertex AI.
+# The wording of the next two errors, and of lost, is ours, because the service documents none. Canceling a job when
+# its time is up is documented for maxRunningTime of AI Platform Training, the predecessor of Vertex AI.
 RAN_TOO_LONG = JobFailure(StatusCode.CANCELLED, "The job ran for longer than its scheduling.timeout and was cancelled.")
 WAITED_TOO_LONG = JobFailure(
     StatusCode.RESOURCE_EXHAUSTED, "The job waited for resources for longer than its scheduling.max_wait_duration."
@@ -122,24 +122,24 @@ def no_capacity(region: str) -> JobFailure:
 
 
 def lost(unit: str) -> JobFailure:
-    """Returns the end of a job that lost a machine and is not restarted any more."""
+    """Returns the error of a job that lost a machine and is no longer restarted."""
     return JobFailure(
         StatusCode.UNAVAILABLE, f"The replica {replica_of(unit)} was preempted, and the job is not restarted any more."
     )
 
 
 def trials_failed(count: int, reason: str) -> JobFailure:
-    """Returns the end of a tuning job with too many failed trials."""
+    """Returns the error of a tuning job with too many failed trials."""
     return JobFailure(StatusCode.INTERNAL, f"{count} trials have failed, the last one with: {reason}")
 
 
 def unable(reason: str) -> JobFailure:
-    """Returns the end of a job that cannot be run on this machine."""
+    """Returns the error of a job that cannot be run on this machine."""
     return JobFailure(StatusCode.INVALID_ARGUMENT, f"{PRODUCT}: {reason}")
 
 
 def owner_gone(owner: str) -> JobFailure:
-    """Returns the end of a job whose server ended while the job was running."""
+    """Returns the error of a job whose server ended while the job was running."""
     return JobFailure(
         StatusCode.INTERNAL,
         f"{PRODUCT}: the server that ran this job, {owner}, has ended, and the job's processes with it.",
@@ -147,7 +147,7 @@ def owner_gone(owner: str) -> JobFailure:
 
 
 def publish(services: Services, name: str, kind: type[Any], state: JobState, error: JobFailure | None = None) -> None:
-    """Sets a job's state. A job that has ended, or was deleted, is left as it is."""
+    """Sets a job's state. A job that has ended or was deleted is left unchanged."""
     now = services.clock.now()
 
     def change(job: Any) -> None:
@@ -168,7 +168,7 @@ def publish(services: Services, name: str, kind: type[Any], state: JobState, err
 
 @contextlib.contextmanager
 def fails_if_not_started(services: Services, job: Any) -> Iterator[None]:
-    """Fails a job that was created and that the block cannot start, because nothing else would ever end it.
+    """Fails a newly created job if the block cannot start it, because nothing else would ever end it.
 
     Raises:
       StateError: nothing can be published, because the state is lost.

@@ -14,8 +14,8 @@ from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import invalid_argument
 
 _PAGE, _LARGEST_PAGE = 50, 1000
-_LONGEST_FILTER = 20_000  # as Cloud Logging has it
-_MOST_DIGITS = 10  # of a number of 32 bits
+_LONGEST_FILTER = 20_000  # Cloud Logging's limit
+_MOST_DIGITS = 10  # in a 32-bit number
 _SEVERITIES = "DEFAULT DEBUG INFO NOTICE WARNING ERROR CRITICAL ALERT EMERGENCY".split()
 _ORDERS = {"": False, "timestamp": False, "timestamp asc": False, "timestamp desc": True}
 _COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -32,7 +32,7 @@ def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, An
       ``entries`` and, if there are more, ``nextPageToken``.
 
     Raises:
-      ApiError: INVALID_ARGUMENT, because the request cannot be read.
+      ApiError: INVALID_ARGUMENT: the request cannot be read.
     """
     if not isinstance(request, Mapping):
         raise invalid_argument("Invalid JSON payload received. Root element must be a message.")
@@ -76,9 +76,9 @@ def _page_size(request: Mapping[str, Any]) -> int:
 def _lines(
     services: Services, projects: list[str], wanted: Expression, last: tuple[int, str] | None, descending: bool
 ) -> list[LoggedLine]:
-    """Returns the lines after the last one of the previous page, in order, without most of those that cannot match.
+    """Returns the lines after the last one of the previous page, in order, leaving out most lines that cannot match.
 
-    Lines of a trial are in the log of its tuning job as well.
+    The lines of a trial are also in the log of its tuning job.
     """
     since = _since(wanted) or 0
     if last is not None and not descending:
@@ -128,7 +128,7 @@ def _holds(wanted: Expression, entry: Mapping[str, Any]) -> bool:
             raise invalid_argument(f"Unknown function {name}")
         case Restriction(path, sign, value):
             found: Any = entry
-            for part in path:  # labels have dots in their names, which a filter quotes
+            for part in path:  # labels have dots in their names, so a filter quotes the names
                 found = found.get(part) if isinstance(found, Mapping) else None
             return _compares(found, sign, value, path)
 
@@ -153,7 +153,7 @@ def _comparable(path: tuple[str, ...], text: str) -> Any:
 
 
 def _nanoseconds(text: str) -> int:
-    """Parses a time of RFC 3339, which Python's own parser truncates to microseconds."""
+    """Parses an RFC 3339 time, which Python's own parser would truncate to microseconds."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     digits = fraction[: len(fraction) - len(fraction.lstrip("0123456789"))]
     zone = fraction[len(digits) :] or "+00:00"

@@ -1,9 +1,9 @@
-"""The guard of one process of a job: starts it, watches it, and leaves nothing of it behind.
+"""The guard of one process of a job: starts the process, watches it, and leaves nothing of it behind.
 
-Like a container, the job ends with its main process, whatever else was started in it. It also ends with the server: the
-connection on which the guard receives orders closes however the server ends, even by ``kill -9``.
+Like a container, the job ends with its main process, even if other processes were started in it. It also ends with the
+server: the connection on which the guard receives orders closes however the server ends, even by ``kill -9``.
 
-Only the standard library is used: this runs in front of every process of every job.
+Only the standard library is used, because this runs before every process of every job.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from t5x_harness.google.product import PRODUCT
 from t5x_harness.system import processes
 
 STOP = b"stop "
-"""The beginning of the order that ends the process: SIGTERM, and after so many seconds SIGKILL."""
+"""The prefix of the order that ends the process. The seconds between SIGTERM and SIGKILL follow it."""
 
-# As a shell has them.
+# The statuses that a shell reports.
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
 
-# The longest argument, or variable with its name: the kernel's MAX_ARG_STRLEN, without the null byte at its end.
+# The longest argument, or variable including its name: the kernel's MAX_ARG_STRLEN without the null byte at the end.
 _LONGEST = 32 * 4096 - 1
 _SHOWN = 40
 
-# A process that was forked between the look and the kill is found at the next look.
+# The time between two rounds of killing. The next round finds processes that were forked during the last one.
 _AGAIN_MILLISECONDS = 20
 
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> None:
     Args:
       arguments: the descriptor of the connection. The server's first line on it is a JSON object: ``words`` of the
         command, its ``environment`` and its ``folder``. The answer, when no process is left, is a JSON object with the
-        ``status``, as a shell has it.
+        ``status``, as a shell reports it.
     """
     server = socket.socket(fileno=int(arguments[0]))
     task, orders = _read_task(server)
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> None:
     if child == 0:
         server.close()
         _become(task, guard)
-    # So the output ends once the process and all that it has started have ended.
+    # This way, the output ends once the process and everything that it started have ended.
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
@@ -100,7 +100,7 @@ def _become(task: dict[str, Any], guard: int) -> None:
 
 
 def _cannot_be_given(task: dict[str, Any]) -> str:
-    """Says which argument or variable cannot be given to a process; empty if all can."""
+    """Returns which argument or variable cannot be passed to a process, and why; empty if all can."""
     arguments = [(f"the argument {word[:_SHOWN]!r}", word) for word in task["words"]]
     variables = [(f"the variable {name}", f"{name}={value}") for name, value in task["environment"].items()]
     for what, text in (*arguments, *variables):
@@ -127,7 +127,7 @@ class _ProcessWatch:
         self._take(orders)
 
     def until_the_end(self) -> int:
-        """Waits for the process to end, follows the server's orders meanwhile, and returns the status."""
+        """Waits for the process to end, following the server's orders in the meantime, and returns its status."""
         poll = select.poll()
         poll.register(self._server, select.POLLIN)
         poll.register(self._awake, select.POLLIN)

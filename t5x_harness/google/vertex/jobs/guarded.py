@@ -1,4 +1,4 @@
-"""A process of a job as the server sees it: its folders, output and end; and the wait for any of these."""
+"""A process of a job as the server sees it: its folders, its output and its end; and waiting for several processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def make_empty(folders: Iterable[Path]) -> None:
       folders: the folders; anything else at these paths is replaced.
 
     Raises:
-      OSError: what was left cannot be removed.
+      OSError: the previous contents cannot be removed.
     """
     for folder in folders:
         if folder.is_symlink() or folder.is_file():
@@ -51,14 +51,14 @@ _BOOT = "import sys; sys.path.append({parent!r}); from {module} import main; mai
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """What to start.
+    """A process to start.
 
     Attributes:
-      environment: the whole environment. It is in no message and no file, because it may hold a user's secrets.
+      environment: the whole environment. It never appears in a message or a file, because it may hold a user's secrets.
       home: the folder of its HOME, in which its Python environment is made as it starts; None if it has no such folder.
-      own: the folders that belong to the process and not to its image, among them its HOME; it finds them empty.
-      copies: own folders that it finds filled, each with the folder that it is a copy of.
-      links: symbolic links in own folders, each with its target.
+      own: the folders that belong to the process and not to its image, including its HOME; initially empty.
+      copies: its own folders that initially have contents, each with the folder of which it is a copy.
+      links: symbolic links in its own folders, each with its target.
     """
 
     words: tuple[str, ...]
@@ -70,7 +70,7 @@ class Task:
     links: Mapping[Path, Path] = dataclasses.field(default_factory=dict)
 
     def make_folders(self) -> None:
-        """Makes its own folders as a process finds them when it starts; raises OSError."""
+        """Makes the process's own folders with their initial contents; raises OSError."""
         make_empty(self.own)
         for folder, original in self.copies.items():
             shutil.copytree(original, folder, dirs_exist_ok=True)
@@ -80,15 +80,15 @@ class Task:
 
 
 class Guarded:
-    """A process below a guard of its own, which starts at once.
+    """A process under its own guard, which starts immediately.
 
     Args:
-      inherits: descriptors that the process gets besides its output.
+      inherits: descriptors that the process inherits in addition to its output.
 
     Attributes:
       output: the read end of the pipe for its standard output; closed by :meth:`close`.
       errors: the same for standard error.
-      link: a connection that is readable once :meth:`status` returns without waiting.
+      link: a connection that is readable once :meth:`status` can return without waiting.
     """
 
     def __init__(self, task: Task, inherits: tuple[int, ...] = ()) -> None:
@@ -116,9 +116,9 @@ class Guarded:
                 cwd="/",
                 env={},
             )
-            ours.pop_all()  # closed by close from here on
+            ours.pop_all()  # from here on, close() closes them
         order = {"words": list(task.words), "environment": dict(task.environment), "folder": str(task.folder)}
-        with contextlib.suppress(ConnectionError):  # that the guard has ended shows when its status is asked for
+        with contextlib.suppress(ConnectionError):  # if the guard has ended, its status shows that
             self.link.sendall(json.dumps(order).encode() + b"\n")
 
     @property
@@ -134,7 +134,7 @@ class Guarded:
             self.link.sendall(STOP + f"{grace}\n".encode())
 
     def status(self) -> int:
-        """Waits until it has ended, and returns its exit status, as a shell has it."""
+        """Waits until it has ended, and returns its exit status, as a shell reports it."""
         text = b""
         with contextlib.suppress(ConnectionError):
             while data := self.link.recv(4096):
@@ -143,7 +143,7 @@ class Guarded:
         return int(json.loads(text)["status"]) if text else _KILLED
 
     def close(self) -> None:
-        """Ends at once what still runs, and releases all resources."""
+        """Immediately ends everything that is still running, and releases all resources."""
         self.link.close()
         self._process.wait()
         os.close(self.output)
@@ -182,7 +182,7 @@ class Watched:
         self._lines: dict[tuple[str, str], LineSplitter] = {}
 
     def start(self, unit: str, task: Task) -> None:
-        """Starts a unit's process. An earlier one, if there was any, has ended."""
+        """Starts a unit's process. Any earlier one has ended."""
         guarded = self._start(task)
         self._units[unit] = guarded
         self._selector.register(guarded.link, selectors.EVENT_READ, (unit, "link"))
@@ -203,7 +203,7 @@ class Watched:
                 os.write(self._waker, b"\0")
 
     def wait(self, seconds: float | None) -> Iterator[UnitSaid | Exited]:
-        """Yields what has happened, once something has; or nothing, after so many seconds, a day, or a call to wake."""
+        """Yields events once there are any, or nothing after the given seconds, a day, or a call to wake."""
         for key, _ in self._selector.select(None if seconds is None else min(seconds, _LONGEST_WAIT)):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
@@ -211,7 +211,7 @@ class Watched:
                 continue
             unit, stream = key.data
             if unit not in self._units:
-                continue  # it has ended, in this same round
+                continue  # it has ended in this same round
             if stream == "link":
                 yield from self._ended(unit)
             else:
@@ -229,7 +229,7 @@ class Watched:
             os.close(self._waker)
 
     def _said(self, unit: str, stream: str) -> Iterator[UnitSaid]:
-        """Yields what is in a stream now. A stream that has ended is not waited for any more."""
+        """Yields the lines that are now in a stream. A stream that has ended is no longer watched."""
         descriptor: int = getattr(self._units[unit], stream)
         try:
             data = os.read(descriptor, _CHUNK)
@@ -241,7 +241,7 @@ class Watched:
             yield UnitSaid(unit, tuple(lines), _SEVERITIES[stream])
 
     def _ended(self, unit: str) -> Iterator[UnitSaid | Exited]:
-        """Yields the rest of the output of a unit of which no process is left, and its end."""
+        """Yields the rest of the output of a unit that has no process left, and then its end."""
         guarded = self._units[unit]
         status = guarded.status()
         for stream in _SEVERITIES:

@@ -40,7 +40,7 @@ from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
 _METRIC_FILE = "hypertune/output.metrics"
 
-# What the service does besides running a job, and the emulation does not.
+# Things that the service does in addition to running a job, and that the emulation does not do.
 _NO_UPLOAD = (
     "the service uploads what a job writes to AIP_TENSORBOARD_LOG_DIR to its TensorBoard; the emulation does not: "
     "aiplatform.upload_tb_log does it for a run that has ended"
@@ -65,7 +65,7 @@ def job_folder(settings: VertexSettings, name: str) -> Path:
     """Returns the folder for everything that the server writes for a job.
 
     Raises:
-      CannotLaunch: its id is not of the service's form, and could lead elsewhere.
+      CannotLaunch: its id does not have the service's form, and could lead to another folder.
     """
     job_id = name.rpartition("/")[2]
     if not _JOB_ID.fullmatch(job_id):
@@ -79,20 +79,20 @@ def metric_file(settings: VertexSettings, name: str, spec: Any) -> Path:
 
 
 def policy_of(spec: Any, settings: VertexSettings) -> Policy:
-    """Returns what a ``CustomJobSpec`` asks for."""
+    """Returns the policy that a ``CustomJobSpec`` asks for."""
     found = pools_of(spec, settings.options.pod_hosts)
     scheduling = spec.scheduling
     return Policy(
         units=frozenset(unit.name for pool in found for unit in pool.units()),
         primary=frozenset(unit.name for unit in found[0].units()),
-        # A slice is of no use without one of its hosts.
+        # A slice is useless if one of its hosts is missing.
         restarts_as_whole=scheduling.restart_job_on_worker_restart or any(pool.hosts > 1 for pool in found),
         retries=not scheduling.disable_retries,
     )
 
 
 def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
-    """Says how a job of this ``CustomJobSpec`` differs here from one of the service."""
+    """Returns notes on how a job with this ``CustomJobSpec`` differs from the same job on the service."""
     found = pools_of(spec, settings.options.pod_hosts)
     notes = [
         f"{pool.slice.name} has {pool.slice.hosts} hosts; here it is one process with all of its "
@@ -112,17 +112,17 @@ def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
     folder = Store(settings.root).local(f"gs://{bucket}")
     if folder is not None and not folder.is_dir():
         notes.append(_NO_BUCKET.format(name=bucket))
-    if spec.tensorboard and not any(pool.slice for pool in found):  # a TPU job's stays empty on the service, too
+    if spec.tensorboard and not any(pool.slice for pool in found):  # a TPU job's also stays empty on the service
         notes.append(_NO_UPLOAD)
     return notes
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """One attempt at running a job, whose replicas know each other by addresses that only it has.
+    """One attempt at running a job. Its replicas reach each other at addresses that no other attempt has.
 
     Attributes:
-      trial: the trial that the job runs, if it runs one.
+      trial: the trial that the job runs, if any.
     """
 
     name: str
@@ -145,14 +145,14 @@ class Attempt:
 
     @functools.cached_property
     def _coordinators(self) -> dict[str, str]:
-        """The address at which the hosts of each replica with several hosts meet."""
+        """The addresses at which the hosts of each replica with several hosts meet, by the names of the replicas."""
         replicas = {unit.replica for _, unit in self.units.values() if unit.hosts > 1}
         return {
             each: f"127.0.0.1:{port}" for each, port in zip(sorted(replicas), free_ports(len(replicas)), strict=True)
         }
 
     def task(self, name: str) -> Task:
-        """Returns what to start for a unit.
+        """Returns the task to start for a unit.
 
         Raises:
           CannotLaunch: it cannot be run here.
@@ -177,13 +177,13 @@ class Attempt:
             words, environment = launched(words, environment, root, mode)
         except (ImageUnknown, PackageError, NamespaceRefused) as error:
             raise CannotLaunch(str(error)) from None
-        # The folder of a trial's metrics stays: the service keeps what was reported before a restart.
+        # The folder of a trial's metrics stays: the service keeps the metrics that were reported before a restart.
         own = (work, home, self._temporary(unit), *copies)
         links = {work / name: path for name, path in self._programs.folders().items()} if brings_folders else {}
         return Task(tuple(words), environment, work, home, own, copies, links)
 
     def _words(self, pool: WorkerPool) -> tuple[ImageStandIn, list[str], Any]:
-        """Returns what stands for the image, the words of the command, and the part of the spec with both."""
+        """Returns the image's stand-in, the words of the command, and the part of the spec that names both."""
         kind = pool.spec.WhichOneof("task")
         spec = getattr(pool.spec, kind)
         if kind == "container_spec":
@@ -208,7 +208,7 @@ class Attempt:
         for each in spec.env:
             variables[each.name] = expand([each.value], variables)[0]
         if "PYTHONPATH" in kept and variables["PYTHONPATH"] != kept["PYTHONPATH"]:
-            # The modules of this machine's Python are part of what stands for the image.
+            # The modules of this machine's Python are part of the image's stand-in.
             variables["PYTHONPATH"] += os.pathsep + kept["PYTHONPATH"]
         return variables
 
@@ -217,15 +217,15 @@ class Attempt:
         return job_folder(self.settings, self.name) / "tmp" / str(list(self.units).index(unit.name))
 
     def _packages(self, spec: Any, folder: Path, environment: dict[str, str]) -> dict[Path, Path]:
-        """Unpacks the packages of a spec, if it has some, and puts them on the environment's import path.
+        """Unpacks the packages of a spec, if it has any, and puts them on the environment's import path.
 
         Returns:
-          The folder of the packages with its original: a process may change what it finds there.
+          The folder of the packages with its original, because a process may change the contents of the former.
         """
         if not getattr(spec, "package_uris", ()):
             return {}
         unpacked, packages = folder / "unpacked", folder / "packages"
-        make_empty([unpacked])  # of an attempt before this one
+        make_empty([unpacked])  # from an earlier attempt
         paths = fetch_packages(spec.package_uris, Store(self.settings.root), unpacked)
         found = [str(packages / path.relative_to(unpacked)) for path in paths]
         entries = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
@@ -238,7 +238,7 @@ class Attempt:
 
 
 def announced(settings: VertexSettings) -> Standbys:
-    """Returns the interpreters that stand by for the jobs that were announced to a server."""
+    """Returns the standby interpreters for the jobs that were announced to a server."""
     expected = settings.options.expected
 
     def task(number: int) -> Task:
@@ -246,7 +246,7 @@ def announced(settings: VertexSettings) -> Standbys:
         container = {"imageUri": expected.image}
         pool = {"machineSpec": dict(expected.machine), "replicaCount": 1, "containerSpec": container}
         spec = ParseDict({"workerPoolSpecs": [pool]}, types.CustomJobSpec.pb()())
-        # No job has such a number, because numbers of jobs do not begin with a zero.
+        # No job has such a number, because job numbers do not begin with a zero.
         attempt = Attempt(f"projects/0/locations/none/customJobs/0{number}", spec, settings)
         [unit] = attempt.units
         return attempt.task(unit)

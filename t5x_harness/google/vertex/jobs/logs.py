@@ -24,13 +24,13 @@ SERVICE = "service"
 
 _ASPECT = "log"
 _SEVERITIES = frozenset("DEFAULT DEBUG INFO NOTICE WARNING ERROR CRITICAL ALERT EMERGENCY".split())
-# The field of a JSON line that holds its severity, and that Cloud Logging removes.
+# The field with the severity of a JSON line, which Cloud Logging removes.
 _SEVERITY_FIELD = "severity"
 # Longer lines are split, because Cloud Logging limits the size of an entry.
 _LONGEST_LINE = 1 << 16
-# The parts of an entry's insertId; lines that are written at once are fewer than the second part can count.
+# The lengths of the two parts of an entry's insertId. The second part can count all lines that are written at once.
 _ID_DIGITS, _NUMBER_DIGITS = 16, 4
-# By how much a later line of a log may be older: the trials of a tuning job write to its log at the same time.
+# How many nanoseconds older a later line of a log may be: the trials of a tuning job write to its log concurrently.
 _DISORDER = 1_000_000_000
 
 
@@ -42,7 +42,7 @@ class JobLog:
       project: the id of the job's project, which its log names instead of the number.
       state: stores the entries for all servers that share the state.
       folder: an existing folder, which gets a plain file for each unit, such as ``workerpool0-0.log``.
-      trial: the trial that the job runs, if it runs one; then the entries are the tuning job's as well.
+      trial: the trial that the job runs, if any; the entries then also belong to the tuning job.
     """
 
     name: str
@@ -63,8 +63,8 @@ class JobLog:
         """Writes lines of a unit or of the service.
 
         Args:
-          lines: without their ends.
-          severity: ``INFO`` for standard output, ``ERROR`` for standard error, as the service has it.
+          lines: the lines, without line breaks.
+          severity: ``INFO`` for standard output, ``ERROR`` for standard error, as on the service.
         """
         if not lines:
             return
@@ -89,10 +89,10 @@ class JobLog:
 
 @dataclasses.dataclass(frozen=True)
 class _Written:
-    """Lines that were written at once, as the state stores them: an entry for each would be forty times as long.
+    """Lines that were written at once, as the state stores them. Separate entries would be forty times as long.
 
     Attributes:
-      id: the beginning of the ids of their entries.
+      id: the prefix of the ids of their entries.
       at: the time of the first line, in nanoseconds since 1970; each further line is one nanosecond later.
       severity: the severity of lines that do not name one themselves.
       project: the id of the job's project.
@@ -124,7 +124,7 @@ class LoggedLine(NamedTuple):
     said: _Written
 
     def entry(self) -> dict[str, Any]:
-        """Returns the line as a LogEntry object in JSON's form."""
+        """Returns the line as a LogEntry object in JSON form."""
         said = self.said
         task = replica_of(said.unit)
         stamp = _stamp(self.at)
@@ -135,7 +135,7 @@ class LoggedLine(NamedTuple):
         labels = {"ml.googleapis.com/job_id/log_area": "root"}
         if said.trial:
             labels |= {"ml.googleapis.com/trial_id": said.trial, "ml.googleapis.com/trial_type": "hyperparameter"}
-        if said.unit != task:  # a host of several
+        if said.unit != task:  # one of several hosts
             labels["ml.googleapis.com/tpu_worker_id"] = said.unit.rpartition(".")[2]
         return {
             "insertId": self.id,
@@ -184,7 +184,7 @@ class LineSplitter:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[str]:
-        """Returns the lines that these bytes complete; empty bytes mark the end of the stream, and return the rest."""
+        """Returns the lines that these bytes complete. Empty bytes mark the end of the stream; they return the rest."""
         *whole, self._rest = (self._rest + data).split(b"\n") if data else (self._rest, b"")
         if len(self._rest) > _LONGEST_LINE:
             last = self._rest[-4:]  # the last UTF-8 character may be incomplete

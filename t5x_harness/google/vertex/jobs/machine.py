@@ -16,23 +16,23 @@ from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobFailure, JobState
 
 WORKER_RESTARTS = 5
-"""How often one worker whose machine was lost starts again."""
+"""The number of times that one worker starts again after it lost its machine."""
 
 JOB_RESTARTS = 3
-"""How often the whole job starts again after that, and after a crash that may be transient."""
+"""The number of times that the whole job starts again after that, or after a crash that may be transient."""
 
 INTERNAL_ATTEMPTS = 3
-"""How many attempts there are in total if the service itself fails."""
+"""The total number of attempts if the service itself fails."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Policy:
-    """What a job's spec asks for.
+    """The policy that a job's spec asks for.
 
     Attributes:
       units: the names of its processes: one for each replica, or one for each host of a replica that is a TPU slice.
       primary: the units of the first pool, whose end is the end of the job.
-      restarts_as_whole: whether losing a machine restarts all of the job: because the spec asks for that, or because
+      restarts_as_whole: whether losing a machine restarts the whole job, either because the spec asks for it or because
         the machine was part of a slice.
       retries: whether the job is tried again at all.
     """
@@ -45,7 +45,7 @@ class Policy:
 
 @dataclasses.dataclass(frozen=True)
 class _Outcome:
-    """What follows once no process of a job is left: a final state, or PENDING for another attempt."""
+    """The decision that applies once no process of a job is left: a final state, or PENDING for another attempt."""
 
     state: JobState
     error: JobFailure | None = None
@@ -56,15 +56,15 @@ _AGAIN = _Outcome(JobState.PENDING)
 
 @dataclasses.dataclass(frozen=True)
 class Progress:
-    """How far a job has got.
+    """The progress of a job.
 
     Attributes:
-      state: what clients see.
+      state: the state that clients see.
       attempt: the number of the attempt, from 1.
-      live: units that have processes.
-      lost: live units that start again once their processes are gone.
-      restarts: how often each unit was started again on its own.
-      decided: what follows once no unit is live.
+      live: the units that have processes.
+      lost: the live units that start again once their processes are gone.
+      restarts: the number of times that each unit was restarted on its own.
+      decided: the decision that applies once no unit is live.
     """
 
     state: JobState = JobState.QUEUED
@@ -90,7 +90,7 @@ class JobEvent(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Exited:
-    """A unit's processes have ended.
+    """The processes of a unit have ended.
 
     Attributes:
       status: the exit status, as a shell has it: 128 plus the number of the signal that ended the process.
@@ -136,7 +136,7 @@ class StopUnits:
     """End the processes of these units.
 
     Attributes:
-      warned: whether they get the grace period of processes that are cancelled or preempted.
+      warned: whether they get the grace period of processes that are canceled or preempted.
     """
 
     units: frozenset[str]
@@ -149,11 +149,11 @@ Command = StartUnits | StopUnits
 def advance(progress: Progress, event: Event, policy: Policy) -> tuple[Progress, tuple[Command, ...]]:
     """Applies an event to a job.
 
-    An event that comes too late, such as the exit of a unit that had been stopped, or a second cancellation, changes
-    nothing that was decided.
+    An event that comes too late, such as the exit of a stopped unit or a second cancellation, does not change any
+    decision.
 
     Returns:
-      How far the job has got now, and what is to be done, in this order.
+      The job's new progress, and the commands to carry out, in order.
     """
     if progress.state.is_final:
         return progress, ()

@@ -31,17 +31,17 @@ _SET_BY_THE_SERVICE = ("name", "state", "start_time", "end_time", "error", "tria
 
 
 def check_job(services: Services, job: Any, parent: str) -> list[str]:
-    """Refuses a job that the service would refuse, and sets its state to queued.
+    """Refuses a job that the service would refuse; otherwise sets the job's state to queued.
 
     Args:
       job: a ``CustomJob`` or a ``HyperparameterTuningJob``; it is changed.
-      parent: the location that it was sent to.
+      parent: the location to which it was sent.
 
     Returns:
       The warnings about it.
 
     Raises:
-      ApiError: INVALID_ARGUMENT with all that is wrong, or NOT_FOUND because it names a persistent resource.
+      ApiError: INVALID_ARGUMENT with everything that is wrong, or NOT_FOUND if it names a persistent resource.
     """
     for field in _SET_BY_THE_SERVICE:
         if field in job.DESCRIPTOR.fields_by_name:
@@ -57,15 +57,15 @@ def check_job(services: Services, job: Any, parent: str) -> list[str]:
     return [str(each) for each in verdict.warnings]
 
 
-# What the SDK writes into a run that it begins, and looks for in a run that it resumes.
+# The metadata that the SDK writes into a run that it begins, and looks for in a run that it resumes.
 _BEGUN: dict[str, Any] = {"_params": {}, "_metrics": {}, "_state": "RUNNING"}
 
 
 def with_run(services: Services, job: Any) -> Any:
     """Adds a run to the experiment of a custom job, and returns the job with the name of the run.
 
-    How the service names such a run is not documented; here its name is the job's number. If there is no such
-    experiment, no run is made.
+    How the service names such a run is not documented; here its name is the job's number. If the
+    experiment does not exist, no run is made.
     """
     experiment = job.job_spec.experiment
     if not experiment or job.job_spec.experiment_run or not services.resources.exists(experiment):
@@ -129,8 +129,8 @@ class Jobs:
         If the job cannot be started here, the exception says why; see :func:`fails_if_not_started`.
 
         Args:
-          trial: the trial that the job runs, if it runs one.
-          ended: called with its name when it has ended.
+          trial: the trial that the job runs, if any.
+          ended: called with the job's name once it has ended.
           notes: notes about its spec.
         """
 
@@ -143,7 +143,7 @@ class Jobs:
         self._running.start(job.name, driver)
 
     def _look_for_faults(self) -> None:
-        """Has running jobs look for faults that were armed since they began."""
+        """Makes running jobs look for faults that were armed after they began."""
         for job in self._running.all():
             if isinstance(job, Driver):
                 job.look_for_faults()
@@ -161,7 +161,7 @@ class Jobs:
     def cancel(self, call: ApiCall) -> Message:
         """Cancels a job, which may run in another server."""
         name, kind = call.request.name, _kind(call)
-        self._services.resources.get(name, kind.message)  # refuses a name of no job
+        self._services.resources.get(name, kind.message)  # refuses a name that no job has
         if not self._ownership.pass_on_cancel(name):
             self._running.cancel(name)
         return empty_pb2.Empty()

@@ -1,4 +1,4 @@
-"""Which server runs which job if several share one state, and how jobs end whose server is gone."""
+"""Keeps track of which server runs which job if several share one state, and ends jobs whose server is gone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from t5x_harness.google.vertex.services import Services, aspect_key
 
 _ASPECT = "owner"
 _SERVERS = "vertex-servers"
-# How often a server reports that it is alive and looks for requests of others, and how long a report counts.
+# The seconds after which a server reports again that it is alive and looks for others' requests, and for which a
+# report counts.
 _BEAT_SECONDS = 0.25
 _SILENT_SECONDS = 30.0
 
@@ -61,12 +62,12 @@ class Owner:
 
     @property
     def beat_key(self) -> str:
-        """The key under which it stores when it was last alive."""
+        """The key under which the server stores the time when it was last alive."""
         return f"{_SERVERS}/{self.id}#beat"
 
     @property
     def cancel_key(self) -> str:
-        """The key of the set of jobs that others ask it to cancel."""
+        """The key of the set of jobs that other servers ask this one to cancel."""
         return f"{_SERVERS}/{self.id}#cancel"
 
 
@@ -78,7 +79,7 @@ class RunningJobs:
         self._jobs: dict[str, RunningJob] = {}
 
     def start(self, name: str, job: RunningJob) -> None:
-        """Adds a job and starts it; a job that cannot be started is not one of them."""
+        """Adds a job and starts it. A job that cannot be started is not added."""
         with self._lock:
             self._jobs[name] = job
         try:
@@ -96,7 +97,7 @@ class RunningJobs:
             return list(self._jobs.values())
 
     def cancel(self, name: str) -> None:
-        """Cancels a job if it runs here. The state of a custom job says so when this returns."""
+        """Cancels a job if it runs here. The state of a custom job shows it when this returns."""
         if job := self._find(name):
             job.cancel()
 
@@ -172,7 +173,7 @@ class Ownership:
         return self._state.url != "memory:"
 
     def _owner(self, name: str) -> Owner | None:
-        """Returns which other server runs a job, or None if this one does, or none has taken it yet."""
+        """Returns the other server that runs a job, or None if this server runs it or none has taken it yet."""
         data = self._state.get(aspect_key(name, _ASPECT))
         if data is None or (found := Owner(**json.loads(data))).id == self._me.id:
             return None
@@ -186,7 +187,7 @@ class Ownership:
         return beat is None or time.time() - float(beat) > _SILENT_SECONDS
 
     def close(self) -> None:
-        """Ends the thread, and removes what the state has of this server. May be called again."""
+        """Ends the thread, and removes this server's entries from the state. May be called again."""
         self._closed.set()
         if self._beating is not None:
             self._beating.join()

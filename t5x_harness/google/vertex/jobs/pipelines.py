@@ -27,7 +27,7 @@ _CUSTOM_TASK = re.compile(r"gs://google-cloud-aiplatform/schema/trainingjob/defi
 
 
 def custom_job_of(pipeline: Any) -> Any:
-    """Returns the job that a pipeline asks for.
+    """Returns the custom job that a pipeline asks for.
 
     Raises:
       ApiError: the pipeline is not valid, or asks for more than a custom job.
@@ -139,7 +139,7 @@ def _registered(services: Services, pipeline: Any, job: Any) -> tuple[str, str] 
     The model is registered only once, even if several clients look at the pipeline at the same time.
 
     Returns:
-      The model's name and the version's number, or why it cannot be registered.
+      The model's name and the version's number, or the reason why it cannot be registered.
     """
     model = type(pipeline.model_to_upload)()
     model.CopyFrom(pipeline.model_to_upload)

@@ -1,4 +1,4 @@
-"""What jobs run: commands of this machine that stand for container images, and the programs that a server knows."""
+"""The commands of this machine that stand in for container images in jobs, and the programs that a server knows."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from t5x_harness.google.vertex.validation.rules import SpecRule
 
 _EXECUTORS = "*/vertex-ai/training/*"
-# Google's reducers: no process of a job asks them here, and the service ends them with the job.
+# Google's reducers: no process of a job uses them here, and the service ends them with the job.
 _REDUCERS, _NOTHING = "*/vertex-ai-restricted/training/reductionserver*", ("sleep", "infinity")
 
 
 class ImageUnknown(Exception):
-    """No local command stands for an image; the message says how to name one."""
+    """No local command stands in for an image; the message says how to name one."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageStandIn:
-    """What stands for a container image.
+    """The local stand-in for a container image.
 
     Attributes:
       entry_point: the words of the image's ENTRYPOINT; empty for an image that has none.
-      known: whether it is known what is in the image; otherwise only the command of a job's spec is run.
+      known: whether the contents of the image are known; otherwise only the command of a job's spec is run.
     """
 
     uri: str
@@ -62,7 +62,7 @@ class ImageStandIn:
         return words
 
     def note(self, command: Sequence[str]) -> str:
-        """Says how a container with a command differs from the service's; empty if there is nothing to say."""
+        """Returns how a container with a command differs from the service's; empty if it does not."""
         if self.entry_point == _NOTHING:
             return f"{self.uri} reduces nothing here: its replicas wait until the job ends"
         if not self.known:
@@ -76,11 +76,11 @@ class ImageStandIn:
 def find_image(
     uri: str, images: Mapping[str, str], entry_point: Callable[[str], Sequence[str]] = lambda _: ()
 ) -> ImageStandIn:
-    """Finds what stands for an image. An unknown image has no entry point.
+    """Finds the stand-in for an image. An unknown image has no entry point.
 
     Args:
       images: the user's map from globs for URIs to command lines; an empty line is for an image without an entry point.
-        The first glob that fits counts.
+        The first glob that matches counts.
       entry_point: returns the entry point of an image that the map does not name; no words if it is not known.
     """
     for glob, line in images.items():
@@ -101,24 +101,24 @@ class Programs:
     """
 
     module: str = ""
-    """A program, as ``python -m`` names it, for which interpreters can stand by."""
+    """The program, as a module for ``python -m``, for which interpreters can stand by."""
 
     libraries: Sequence[str] = ()
-    """What such an interpreter imports while it waits."""
+    """The libraries that such an interpreter imports while it waits."""
 
     def prepare(self) -> None:
         """Prepares an interpreter that stands by, once it has imported the libraries."""
 
     def spec_rules(self) -> Sequence[SpecRule]:
-        """Returns rules for the specs of jobs, besides those of the service."""
+        """Returns rules for the specs of jobs, in addition to the service's rules."""
         return ()
 
     def entry_point(self, _image: str, /) -> Sequence[str]:
-        """Returns the words that an image of this name runs by itself; none if the image is not known."""
+        """Returns the words that an image with this name runs by default; none if the image is not known."""
         return ()
 
     def with_modules(self, words: Sequence[str]) -> list[str]:
-        """Returns the words of a container, with what only its image has replaced by what this machine has."""
+        """Returns a container's words, in which this machine's equivalents replace anything that only the image has."""
         return list(words)
 
     def runs(self, _words: Sequence[str], /) -> bool:
@@ -141,15 +141,15 @@ class Programs:
 
         Args:
           base: the variables so far.
-          _words_are_theirs: whether it runs one of the programs.
-          _slice: the slice that it is on, if any.
+          _words_are_theirs: whether the process runs one of the programs.
+          _slice: the slice on which it runs, if any.
           _pod: its place, if it is one host of several.
         """
         return dict(base)
 
 
 def find_programs(path: str) -> Programs:
-    """Imports the object at ``module:name``; an empty path stands for no programs."""
+    """Imports the object at ``module:name``; an empty path means no programs."""
     if not path:
         return Programs()
     module, _, name = path.partition(":")

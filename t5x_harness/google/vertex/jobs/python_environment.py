@@ -1,11 +1,11 @@
 """A separate Python environment for each process of a job, so that what the job installs affects no other process.
 
-What stands for the Python of a container's image is the user's environment, in which the server runs. In front of it
-each process has a virtual environment that begins empty. pip, which uses no index, installs into that one; it treats
-the packages of the user's environment as installed, and does not change them.
+The user's environment, in which the server runs, stands in for the Python of a container's image. In front of it, each
+process has a virtual environment that is empty at first. pip uses no index, and installs into the virtual environment.
+It treats the packages of the user's environment as installed, and does not change them.
 
-The service installs the packages of python_package_spec with pip. Here their modules are imported from where they are
-unpacked, because no package index can be reached; their dependencies have to be installed already. No code of a package
+The service installs the packages of python_package_spec with pip. Here their modules are imported from the unpacked
+packages, because no package index can be reached. Their dependencies have to be installed already. No code of a package
 runs before the job runs it, and nothing is written outside its folder.
 """
 
@@ -32,7 +32,7 @@ from typing import IO
 from t5x_harness.buckets.emulated import Store
 from t5x_harness.google.product import PACKAGE, PRODUCT
 
-# The variables of this machine that jobs get. They get nothing else of the server's own environment: neither a user's
+# The variables of this machine that jobs get. They get nothing else from the server's own environment: neither a user's
 # credentials nor a user's settings.
 _KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL")
 
@@ -94,7 +94,7 @@ def variables(home: Path, path: str) -> dict[str, str]:
 
     Args:
       home: the folder of its HOME, which no other process has.
-      path: further folders of programs, in the form of PATH.
+      path: additional folders of programs, in the form of PATH.
     """
     python = home / _FOLDER
     bundled = _bundled_pip()
@@ -107,18 +107,18 @@ def variables(home: Path, path: str) -> dict[str, str]:
         "PIP_CONFIG_FILE": os.devnull,
         "PIP_NO_INDEX": "1",
         "PIP_NO_BUILD_ISOLATION": "0",  # pip reads it as the value of build_isolation
-        "PIP_REQUIRE_VIRTUALENV": "1",  # for the pip of another Python of this machine
+        "PIP_REQUIRE_VIRTUALENV": "1",  # for the pip of another Python on this machine
         **({"PIP_FIND_LINKS": bundled.parent.as_uri()} if bundled else {}),  # for pip install --upgrade pip
     }
 
 
 def own_programs(home: Path) -> list[Path]:
-    """Returns the folders that come first on PATH: those of the process itself, and that of the user's Python."""
+    """Returns the folders that come first on PATH: the process's own, and the folder of the user's Python."""
     return [home / _FOLDER / _BIN, home / _FOLDER / _IMAGE_BIN, _users_programs()]
 
 
 def program(home: Path, word: str) -> str:
-    """Returns what to start for the first word of a command: programs of the user's environment run in the process's.
+    """Returns the program to start for a command's first word. Programs of the user's environment run in the process's.
 
     Args:
       home: the folder of the process's HOME.
@@ -140,14 +140,14 @@ def make(home: Path) -> None:
       home: the empty folder of its HOME.
     """
     python = home / _FOLDER
-    _Builder(system_site_packages=True, symlinks=True).create(python)  # True: else pip refuses --user
+    _Builder(system_site_packages=True, symlinks=True).create(python)  # True, because otherwise pip refuses --user
     # Within the environment, so that pip may replace what is installed there.
     (python / "user").mkdir()
     (home / _USER_BASE).symlink_to(Path(_FOLDER, "user"))
 
 
 def hints(lines: Iterable[str]) -> list[str]:
-    """Returns what to do about messages in a job's output that a package is missing or could not be installed."""
+    """Returns advice for messages in a job's output that a package is missing or could not be installed."""
     found = []
     for line in lines:
         for pattern, hint in _HINTS.items():
@@ -160,7 +160,7 @@ class _Builder(venv.EnvBuilder):
     """Makes an environment without activation scripts, and with the user's environment behind it."""
 
     def setup_scripts(self, context: SimpleNamespace) -> None:
-        """Adds pip, and the scripts of the user's environment, so that they run with the Python of this one."""
+        """Adds pip, and the scripts of the user's environment, so that both run with the new environment's Python."""
         programs = Path(context.bin_path)
         for name in _PIPS:
             _write_program(programs / name, _PIP)
@@ -203,7 +203,7 @@ def _scripts(folder: Path) -> Sequence[str]:
 
 @functools.lru_cache(maxsize=1)
 def _scripts_at(folder: Path, _changed: int) -> Sequence[str]:
-    """Returns the same, found anew when the folder's time of change is another one."""
+    """Returns the same names, which are found again if the folder's modification time has changed."""
     return tuple(entry.name for entry in os.scandir(folder) if entry.is_file() and _runs_python_of(folder, entry.path))
 
 
@@ -225,7 +225,7 @@ def _write_program(path: Path, text: str) -> None:
 _TAR_SUFFIXES = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar")
 _ZIP_SUFFIXES = (".whl", ".zip", ".egg")
 MOST_BYTES = 1 << 30
-"""The largest total size of the files in one package: a small archive can hold any number of zeros."""
+"""The largest total size of the files in one package, in bytes: a small archive can hold any number of zeros."""
 
 
 class PackageError(Exception):
@@ -233,11 +233,11 @@ class PackageError(Exception):
 
 
 def fetch_packages(uris: Iterable[str], store: Store, folder: Path) -> list[Path]:
-    """Unpacks packages, each into a folder of its own.
+    """Unpacks packages, each into its own folder.
 
     Args:
       uris: ``gs://`` addresses of source distributions and wheels.
-      folder: the folder for all of them, which is made.
+      folder: the folder for all of them, which is created.
 
     Returns:
       The folders to put on the import path, in order.
@@ -338,7 +338,7 @@ def _counted(archive: Path, total: int, size: int) -> int:
 
 def _write(path: Path, source: IO[bytes], *, executable: bool) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A file that exists already is never written to: an archive that holds a name twice is refused.
+    # An existing file is never written to: an archive that holds a name twice is refused.
     with open(path, "xb") as file:
         shutil.copyfileobj(source, file)
     path.chmod(0o755 if executable else 0o644)

@@ -1,7 +1,7 @@
 """The replicas of a job: the processes that each pool becomes, their names, and the variables that the service sets.
 
-The names and shapes of variables are those of the API's reference (``base_output_directory``) and of the service's
-pages on custom training and distributed training.
+The names and forms of the variables follow the API's reference (``base_output_directory``) and the service's pages on
+custom training and distributed training.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Unit:
     """A process of a job: a replica, or one host of a replica that is a TPU slice with several hosts.
 
     Attributes:
-      hosts: how many processes the replica has.
+      hosts: the number of processes that the replica has.
     """
 
     pool: int
@@ -39,12 +39,12 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """Its own name: the replica's, and for a host of a slice a dot and the host's number."""
+        """The unit's own name: the name of its replica and, for a host of a slice, a dot and the host's number."""
         return self.replica if self.hosts == 1 else f"{self.replica}.{self.host}"
 
 
 def replica_of(unit: str) -> str:
-    """Returns the name of the replica of a unit, by the unit's name."""
+    """Returns the name of the replica to which the unit with this name belongs."""
     return unit.partition(".")[0]
 
 
@@ -60,7 +60,7 @@ class WorkerPool:
     Attributes:
       number: its place in the spec.
       slice: the TPU slice that each of its replicas is; None for other machines.
-      hosts: how many processes each replica has.
+      hosts: the number of processes that each replica has.
     """
 
     number: int
@@ -70,7 +70,7 @@ class WorkerPool:
 
     @property
     def replicas(self) -> int:
-        """How many there are: one if the spec does not say, and none if it leaves the pool empty."""
+        """The number of replicas: one if the spec does not set it, and zero if the pool is empty."""
         return max(1, int(self.spec.replica_count)) if self.spec.WhichOneof("task") else 0
 
     def units(self) -> Iterator[Unit]:
@@ -154,7 +154,7 @@ def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
 
 
 def trial_variables(trial: Trial, metric_file: Path) -> dict[str, str]:
-    """Returns the further variables of a trial's containers."""
+    """Returns the additional variables of a trial's containers."""
     return {"CLOUD_ML_TRIAL_ID": trial.id, "CLOUD_ML_HP_METRIC_FILE": str(metric_file)}
 
 
@@ -180,7 +180,7 @@ def cluster_variables(
 
 
 def expand(words: Sequence[str], variables: Mapping[str, str]) -> list[str]:
-    """Replaces ``$(NAME)`` by variables, as containers do; unknown names stay, and ``$$(NAME)`` becomes ``$(NAME)``."""
+    """Replaces ``$(NAME)`` with variables, as containers do. Unknown names stay; ``$$(NAME)`` becomes ``$(NAME)``."""
 
     def value(match: re.Match[str]) -> str:
         if match[0] == "$$":

@@ -1,8 +1,8 @@
 """Interpreters that stand by for the jobs that a session has announced, and import while the session still plans them.
 
-Importing is most of what a small job does. A job takes such an interpreter in place of a new one if it would have
-imported the same libraries: by the same command, under the same variables. No other job takes the same interpreter, and
-nothing else differs: it starts below a guard of its own, with its output in the same pipes.
+Importing takes most of a small job's time. A job takes such an interpreter instead of a new one if it would have
+imported the same libraries, that is, with the same command and the same variables. No other job takes the same
+interpreter, and nothing else differs: it starts under its own guard, with its output in the same pipes.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.programs import find_programs
 from t5x_harness.google.vertex.jobs.standby_process import PROGRAM
 
-# What differs between jobs, and no imported library reads: the folder of HOME moves to the job with the interpreter.
+# Variables that differ between jobs, and that no imported library reads. The folder of HOME moves to the job with the
+# interpreter.
 _OWN = frozenset({"HOME", "TMPDIR", "CLUSTER_SPEC", "TF_CONFIG"})
 _OWN_PREFIXES = ("AIP_", "CLOUD_ML_")
 
 
 class Standby:
-    """One interpreter, which starts at once.
+    """One standby interpreter, which starts immediately.
 
     Args:
       task: a job without arguments, as it would be started. No other job has its HOME.
-      programs: the import path of what is known of its program.
+      programs: the import path of the object that describes its program.
 
     Raises:
       ValueError: the task does not run that program.
@@ -60,7 +61,7 @@ class Standby:
         )
 
     def become(self, task: Task) -> Guarded:
-        """Turns it into the process of a task that fits.
+        """Turns it into the process of a task that it fits.
 
         Raises:
           OSError: the interpreter has just ended.
@@ -77,18 +78,18 @@ class Standby:
         return self._guarded
 
     def close(self) -> None:
-        """Ends it, if it has not become the process of a task."""
+        """Ends it unless it has become the process of a task."""
         self._orders.close()
         self._guarded.close()
 
 
 class Standbys:
-    """At most one interpreter at a time, and no more in total than jobs that were announced.
+    """The standby interpreters: at most one at a time, and in total no more than the number of announced jobs.
 
     Args:
       make: makes the task of an announced job, with a number that makes its folders unique.
-      jobs: how many jobs were announced.
-      programs: the import path of what is known of their program.
+      jobs: the number of announced jobs.
+      programs: the import path of the object that describes their program.
     """
 
     def __init__(self, make: Callable[[int], Task], jobs: int, programs: str) -> None:
@@ -100,7 +101,7 @@ class Standbys:
         self._waiting: Standby | None = None
 
     def begin(self) -> None:
-        """Starts the next interpreter, if another job is still to come."""
+        """Starts the next interpreter if another job is still expected."""
         with self._lock:
             if self._left <= 0 or self._waiting is not None:
                 return
@@ -110,7 +111,7 @@ class Standbys:
                 self._waiting = Standby(self._make(self._made), self._programs)
 
     def start(self, task: Task) -> Guarded:
-        """Starts a process of a job, in the interpreter that stands by if it fits, and otherwise in a new one."""
+        """Starts a process of a job: in the standby interpreter if that fits, and otherwise in a new one."""
         with self._lock:
             standby = self._waiting
             if standby is not None and standby.fits(task):
@@ -128,7 +129,7 @@ class Standbys:
             self.begin()
 
     def close(self) -> None:
-        """Ends the interpreter that stands by, and starts no other."""
+        """Ends the standby interpreter, and starts no other."""
         with self._lock:
             self._left = 0
             waiting, self._waiting = self._waiting, None
@@ -137,7 +138,7 @@ class Standbys:
 
 
 def _shared(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that both processes must have, with the folder of HOME as ``~``."""
+    """Returns the variables that must be equal in both processes, with the folder of HOME as ``~``."""
     return {
         name: value.replace(environment["HOME"], "~")
         for name, value in environment.items()

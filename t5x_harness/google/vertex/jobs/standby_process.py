@@ -1,6 +1,6 @@
-"""Inside an interpreter that stands by for a job: imports what the job will import, and becomes the job when it comes.
+"""The code of a standby interpreter: imports what the job will import, and becomes the job when the job arrives.
 
-What it imports ahead is in the attribute ``libraries`` of the programs that it is given.
+The libraries to import are in the attribute ``libraries`` of the programs that it is given.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from t5x_harness.google.vertex.jobs.programs import find_programs
 
 _TASK = f"__import__('{__name__}', fromlist=['await_task']).await_task()"
 PROGRAM = f"__import__('runpy')._run_module_as_main({_TASK})"  # as python -m does
-"""For ``python -c``; a descriptor and the import path of the programs follow it. It leaves no name in ``__main__``."""
+"""The code for ``python -c``; the arguments are a descriptor and the import path of the programs. It leaves no name in
+``__main__``."""
 
 
 def await_task() -> str:
     """Imports, waits for the task, and adopts its folder, arguments and variables.
 
-    The task comes on the connection whose descriptor the command line names, as a line of JSON: ``words`` of
-    ``python -m MODULE …`` from ``python`` on, ``environment`` and ``folder``, and as ``given`` the environment that
-    this process was started with. If the connection ends without a task, so does the process.
+    The task is a line of JSON on the connection whose descriptor the command line names. It has ``words`` (those of
+    ``python -m MODULE …``, starting with ``python``), ``environment``, ``folder``, and ``given``, the environment with
+    which this process was started. If the connection ends without a task, so does the process.
 
     Returns:
       The module to run.
@@ -47,11 +48,11 @@ def await_task() -> str:
     os.chdir(task["folder"])
     if unimportable:  # the job itself shows why
         os.execvpe(task["words"][0], task["words"], task["environment"])
-    changed = {name: value for name, value in os.environ.items() if given.get(name) != value}  # by Python or imports
+    changed = {name: value for name, value in os.environ.items() if given.get(name) != value}  # by Python or by imports
     kept = {name: value for name, value in task["environment"].items() if name not in given or name in os.environ}
     os.environ.clear()
     os.environ.update(kept | changed)
-    tempfile.tempdir = None  # found again when it is next asked for, because TMPDIR has changed
+    tempfile.tempdir = None  # determined again at the next use, because TMPDIR has changed
     sys.argv[:] = task["words"][1:2] + task["words"][3:]
     sys.orig_argv[1:] = task["words"][1:]
     _move_python(given["HOME"], task["environment"]["HOME"])
@@ -61,23 +62,23 @@ def await_task() -> str:
 
 
 def _move_home(old: str, new: str) -> None:
-    """Gives the job what imports have written below HOME; the old path is a link to it.
+    """Moves the files that imports have written below HOME to the job; the old path becomes a link to them.
 
-    This process does it, after importing, so that no import runs while there is no HOME.
+    This process does it after importing, so that HOME exists during every import.
     """
     os.rename(old, new)  # the new one is an empty folder
     os.symlink(new, old)
 
 
 def _move_python(old: str, new: str) -> None:
-    """Tells the interpreter where its environment is, which has moved with HOME."""
+    """Updates the interpreter's paths to its environment, which has moved with HOME."""
     for name in ("executable", "prefix", "exec_prefix"):
         setattr(sys, name, getattr(sys, name).replace(old, new))
     sys.path[:] = [entry.replace(old, new) for entry in sys.path]
 
 
 def _imported(name: str) -> bool:
-    """Imports a library; returns False if it is installed and cannot be imported."""
+    """Imports a library; returns False if it is installed but cannot be imported."""
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Hyperparameter tuning jobs: runs the trials of a job as custom jobs, and records their results."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from t5x_harness.google.vertex.wire.errors import ApiError
 from t5x_harness.google.vertex.wire.rpc_table import message_class
 
 _CANCEL, _QUIT = "", "/"
-"""The messages of the inbox besides the names of custom jobs that have ended."""
+"""The messages in the inbox that are not names of custom jobs that have ended."""
 
 
 class Study:
-    """Runs one tuning job, in a thread of its own.
+    """Runs one tuning job in a separate thread.
 
     Args:
-      running: the jobs that run in this server, of which it is one.
-      run: runs a custom job for a trial, and calls a function with its name when it has ended.
-      notes: notes about its specs, which begin its log.
+      running: the jobs that run in this server, including this one.
+      run: runs a custom job for a trial, and calls a function with the custom job's name once it has ended.
+      notes: notes about its specs, which are written at the start of its log.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Study:
             self._running.remove(self._job.name)
 
     def _receive(self, seconds: float | None) -> bool:
-        """Handles the next message; returns False if none came in so many seconds."""
+        """Handles the next message; returns False if none arrived within the given seconds."""
         try:
             what = self._inbox.get(timeout=seconds)
         except queue.Empty:
@@ -163,12 +163,12 @@ class Study:
         self._change(lambda tuning: end_trial(tuning.trials[place], final, reason, now))
         if final is None and self._ending is None:
             self._failed += 1
-            # If the spec has 0, the service decides, and does not document how: here all trials have to fail.
+            # If the spec has 0, the service decides, but does not document how. Here all trials have to fail.
             if self._failed >= (self._job.max_failed_trial_count or self._job.max_trial_count):
                 self._end(JobState.FAILED, endings.trials_failed(self._failed, reason))
 
     def _result(self, name: str, job: Any) -> tuple[Metrics | None, str]:
-        """Returns the final metrics of a trial, or None and why it has none."""
+        """Returns the final metrics of a trial, or None and the reason why it has none."""
         if job is None:
             return None, "its custom job was deleted"
         if job.state != JobState.SUCCEEDED:

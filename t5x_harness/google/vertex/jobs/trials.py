@@ -1,6 +1,7 @@
 """The trials of a study: the parameters that it searches, and each trial as a custom job with metrics and an entry.
 
-The service's default algorithm is Bayesian optimization. Here it draws at random as well, and the job's log says so.
+The service's default algorithm is Bayesian optimization. Here the values are drawn at random instead, as the job's log
+says.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class TunedParameter:
 
     Attributes:
       choices: its values; empty for a range.
-      low: the least value of a range.
+      low: the smallest value of a range.
       high: the largest value of a range.
       whole: whether the values of a range are integers.
       scale: the number of the API's scale type.
-      conditional: parameters that are active only if this one has certain values, each with these values.
+      conditional: parameters that are active only if this one has certain values, each with those values.
     """
 
     name: str
@@ -61,10 +62,10 @@ class TunedParameter:
         )
 
     def at(self, place: float) -> Value:
-        """Returns the value at a place on the parameter's scale.
+        """Returns the value at a position on the parameter's scale.
 
         Args:
-          place: at least 0 and less than 1. Uniform places give values that are uniform on the scale.
+          place: the position, at least 0 and less than 1. Uniform positions yield values that are uniform on the scale.
         """
         if self.choices:
             return self.choices[int(place * len(self.choices))]
@@ -116,12 +117,12 @@ def suggest(study_spec: Any, seed: str, number: int) -> Mapping[str, Value] | No
     """Returns the parameters of a trial, which are the same each time for the same study.
 
     Args:
-      study_spec: a ``StudySpec``; parameters that depend on others are part of them.
-      seed: what the values at random depend on.
-      number: how many trials there were before.
+      study_spec: a ``StudySpec``, in which conditional parameters are part of those that they depend on.
+      seed: the seed of the random values.
+      number: the number of earlier trials.
 
     Returns:
-      None if the grid has no more.
+      The parameters by name, or None if the grid has no more.
     """
     parameters = tuple(TunedParameter.of(each) for each in study_spec.parameters)
     if study_spec.algorithm == _GRID:
@@ -190,7 +191,7 @@ def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
 
 
 def select(found: Sequence[Metrics], study_spec: Any) -> Metrics | None:
-    """Returns the metrics that count for a trial: the last that are complete, or the best if the study asks for these.
+    """Returns the metrics that count for a trial: the last complete ones, or the best if the study asks for those.
 
     Returns:
       None if no step has all metrics of the study.
@@ -248,11 +249,11 @@ def add_trial(tuning: Any, trial_id: str, parameters: Mapping[str, Value], custo
 
 
 def end_trial(trial: Any, final: Metrics | None, reason: str, now: int) -> None:
-    """Writes a trial's end.
+    """Records the end of a trial.
 
     Args:
       final: its final metrics, if it has any.
-      reason: why it has none.
+      reason: the reason why it has none.
       now: the time in nanoseconds since 1970.
     """
     trial.end_time.FromNanoseconds(now)
@@ -269,7 +270,7 @@ def end_trial(trial: Any, final: Metrics | None, reason: str, now: int) -> None:
 
 
 def _text(value: Value) -> str:
-    """Returns a value as an argument; whole numbers have no decimal point, not even those of DISCRETE parameters."""
+    """Returns a value as an argument; whole numbers have no decimal point, not even for DISCRETE parameters."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)

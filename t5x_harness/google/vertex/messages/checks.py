@@ -113,7 +113,7 @@ def check_times(request: Message) -> None:
 
 
 def _messages_in(message: Any, at: str) -> Iterator[tuple[str, Any]]:
-    """Yields a message and all that it holds, each with its path."""
+    """Yields a message and all values in it, each with its path."""
     yield at, message
     for field, value in message.ListFields():
         if field.message_type is not None:

@@ -1,4 +1,4 @@
-"""Parses filters and matches resources against them: the language of AIP-160, as far as Vertex AI has it.
+"""Parses filters and matches resources against them: the language of AIP-160, as far as Vertex AI supports it.
 
 In it, ``OR`` binds tighter than ``AND``, and a sequence of restrictions requires all of them.
 """
@@ -91,7 +91,7 @@ class _Token:
 
 
 def parse_filter(text: str) -> Expression:
-    """Parses a filter that is not empty; raises ApiError, which says where the error is."""
+    """Parses a filter that is not empty; raises ApiError with the position of the error."""
     parser = _Parser(text)
     expression = parser.expression(0)
     parser.expect("end")
@@ -231,7 +231,7 @@ _COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
 
 
 def matcher(text: str, services: Services) -> Callable[[Any], bool]:
-    """Returns a function that says whether a resource's message matches a filter; an empty filter matches everything.
+    """Returns a function that checks whether a resource's message matches a filter. An empty filter matches all.
 
     The function raises ApiError for a field or function that does not exist, or a value of another type.
     """

@@ -38,7 +38,7 @@ def page_token(request: Message, last: str, offset: int) -> str:
     Args:
       request: the request for the list.
       last: the name of the last item on the page before.
-      offset: the number of items on earlier pages, for when that item is gone.
+      offset: the number of items on earlier pages, which is used if that item is gone.
     """
     content = json.dumps([last, offset]).encode()
     return base64.urlsafe_b64encode(_seal(request, content) + content).decode()
@@ -65,7 +65,7 @@ def read_token(request: Any) -> tuple[str, int]:
 
 
 def _seal(request: Any, content: bytes) -> bytes:
-    """Returns what binds a token to a request, except to the page that the request asks for."""
+    """Returns the part of a request to which a token is bound: everything except the page."""
     bound = type(request)()
     bound.CopyFrom(request)
     for field in ("page_token", "page_size"):
@@ -81,8 +81,8 @@ def page_of(
 
     Args:
       items: all items of the list, in their order.
-      request: has the page's ``page_token``.
-      size: how many items a page has.
+      request: the request, with the ``page_token``.
+      size: the number of items on a page.
       name: returns what identifies an item in the list.
 
     Raises:
@@ -97,11 +97,11 @@ def page_of(
 
 
 def page_size(request: Any, default: int, largest: int) -> int:
-    """Returns how many items a page has.
+    """Returns the number of items on a page.
 
     Args:
-      request: has ``page_size``, in which 0 stands for the default.
-      default: the number by default.
+      request: the request, in whose ``page_size`` 0 means the default.
+      default: the default number.
       largest: the largest number.
 
     Raises:
@@ -135,7 +135,7 @@ def in_order(resources: list[Any], order_by: str, *, newest_first: bool) -> list
             raise _invalid(order_by, f"{part.strip()!r} is not a field, or field and desc")
         if ordered:
             path = _path(ordered[0].DESCRIPTOR, name.split("."), order_by)
-            # Sorts are stable, also in reverse, so the last field is sorted by first.
+            # Sorting is stable, even in reverse, so the last field is sorted by first.
             ordered.sort(key=functools.partial(_key, path), reverse=reverse)
     return ordered
 
@@ -160,7 +160,7 @@ def _path(descriptor: Any, names: list[str], order_by: str) -> FieldPath:
 
 
 def _key(path: FieldPath, resource: Any) -> tuple[int, Any]:
-    """Returns the sort key of a resource: no value comes first, then numbers, then texts."""
+    """Returns the sort key of a resource: a missing value comes first, then numbers, then texts."""
     value = path.value(resource)
     if isinstance(value, timestamp_pb2.Timestamp | duration_pb2.Duration):
         return 1, value.ToNanoseconds()

@@ -25,7 +25,7 @@ _USERS_FIELDS = frozenset(("display_name", "description", "uri", "value"))
 
 
 class ProjectNames:
-    """The numbers of projects, and the projects of numbers.
+    """Maps projects to their numbers, and numbers to their projects.
 
     Args:
       state: remembers the ids that were used.
@@ -93,7 +93,7 @@ def parent_of(name: str) -> str:
 
 
 def root_of(name: str) -> str:
-    """Returns the metadata store or the Tensorboard that a resource is in, or is itself."""
+    """Returns the metadata store or the Tensorboard that contains a resource, or that is the resource itself."""
     return "/".join(name.split("/")[:6])
 
 
@@ -125,7 +125,7 @@ class ResourceKind:
       service: the service with its methods.
       name: the name of its message, such as ``CustomJob``.
       newest_first: whether lists put the newest first by default.
-      page: the size of a page by default.
+      page: the default size of a page.
       largest_page: the largest size of a page.
       capitals: whether ids may have capital letters. The reference mentions only small letters, but the SDK's uploader
         names runs and their nodes after folders, and keeps the capitals.
@@ -160,7 +160,7 @@ class ResourceKind:
         return message_class(self.name)
 
 
-# The sizes of pages are from the documentation of the requests.
+# The page sizes are from the documentation of the requests.
 _ALL = (
     ResourceKind("JobService", "CustomJob", newest_first=True),
     ResourceKind("JobService", "HyperparameterTuningJob", newest_first=True),

@@ -120,7 +120,7 @@ def answered(call: ApiCall, result: Message, about: str) -> Message:
         metadata.generic_metadata.create_time.FromNanoseconds(call.services.clock.now())
         metadata.generic_metadata.update_time.CopyFrom(metadata.generic_metadata.create_time)
         operation.metadata.Pack(metadata)
-    # Like Google's numbers, these are longer than a float can hold, so clients must take them for text.
+    # Like Google's numbers, these are longer than a float can hold, so clients have to treat them as text.
     return call.services.resources.create(f"{about}/operations/{_random_id()}", operation)
 
 
@@ -148,7 +148,7 @@ def list_operations(call: ApiCall) -> Message:
 
 
 def cancel_operation(call: ApiCall) -> Message:
-    """Does nothing to an operation, as each one is done."""
+    """Does nothing to an operation, because every operation is already done."""
     get_operation(call)
     return empty_pb2.Empty()
 

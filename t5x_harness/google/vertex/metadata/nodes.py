@@ -1,4 +1,4 @@
-"""Artifacts, executions and contexts: what their service adds to the standard methods, and their lineage."""
+"""Artifacts, executions and contexts: their methods beyond the standard ones, and their lineage."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def delete(call: ApiCall) -> Message:
 
 
 def _prepare(node: Any, kind: ResourceKind, parents: Sequence[str] = ()) -> None:
-    """Checks a node in a request, and brings it into the form in which it is kept.
+    """Checks a node in a request, and converts it to the form in which it is stored.
 
     Args:
       node: the node.
@@ -220,7 +220,7 @@ _NO_TYPE = event_types.Event.Type.TYPE_UNSPECIFIED
 
 
 def add_events(call: ApiCall) -> Message:
-    """Records which artifacts an execution read or made. The first event of an artifact stays."""
+    """Records which artifacts an execution read or made. The first event of an artifact is kept."""
     execution = get_node(call.services, call.request.execution, EXECUTION)
     for number, event in enumerate(call.request.events):
         if event.type_ == _NO_TYPE:
@@ -285,7 +285,7 @@ def _subgraph(services: Services, artifacts: Iterable[str], executions: Iterable
 
 
 def _nodes(services: Services, names: Iterable[str], kind: ResourceKind) -> list[Any]:
-    """Returns the nodes with these names, except those that were deleted meanwhile."""
+    """Returns the nodes with these names, except those that were deleted in the meantime."""
     found = services.state.get_all(sorted(names))
     return [kind.message.FromString(data) for data in found if data is not None]
 

@@ -4,8 +4,8 @@ The store ``default`` is created when it is first used. Vertex AI publishes the 
 namespaces ``system`` and ``google``, all in version 0.0.1. Listed here are those that its documentation, its SDK and
 the artifact types of pipelines mention, with the properties in the documentation.
 
-A link is a membership in a context, a parent or a child, or an event. It is kept at both ends as a part of the node
-there, so that either end finds it without a search. The parents of a context are in its message.
+A link is a membership in a context, a parent or a child, or an event. It is stored at both ends as a part of the
+node there, so that either end finds it without a search. The parents of a context are in its message.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def kind_of(call: ApiCall) -> ResourceKind:
 
 
 def get_node(services: Services, name: str, kind: ResourceKind) -> Any:
-    """Returns a node; raises ApiError if it does not exist, or if the name is not that of such a node."""
+    """Returns a node; raises ApiError if it does not exist, or if the name is not the name of such a node."""
     if name.count("/") != 7 or collection_of(name) != kind.collection or "#" in name:
         shape = f"projects/*/locations/*/metadataStores/*/{kind.collection}/*"
         raise invalid_argument(f"{name!r} is not the name of a {kind.name}: {shape}")
@@ -48,26 +48,26 @@ def get_node(services: Services, name: str, kind: ResourceKind) -> Any:
 
 
 MEMBERS, CONTEXTS, CHILDREN, EXECUTIONS = "members", "contexts", "children", "executions"
-"""The artifacts and executions in a context, the contexts of these, contexts in one, and executions of an artifact."""
+"""The links of a node: members of a context, contexts of a member, child contexts, and executions of an artifact."""
 
 Event = event_types.Event.pb()
 
 
 def add_member(services: Services, context: str, node: str) -> None:
-    """Adds an artifact or an execution to a context. It may be in the context already."""
+    """Adds an artifact or an execution to a context. It may already be in the context."""
     services.state.add(aspect_key(node, CONTEXTS), context)
     services.state.add(aspect_key(context, MEMBERS), node)
 
 
 def linked(services: Services, node: str, which: str) -> set[str]:
-    """Returns the names of the nodes that a node is linked with; ``which`` is one of :data:`MEMBERS` and so on."""
+    """Returns the names of the nodes to which a node is linked; ``which`` is :data:`MEMBERS` or another kind."""
     return services.state.members(aspect_key(node, which))
 
 
 def add_child(services: Services, parent: str, child: str) -> None:
-    """Makes a context a child of another. It may be a child already.
+    """Makes a context a child of another. It may already be a child.
 
-    The etags and times of both stay, so that a client that has read a run's context can still write it after the run
+    Both keep their etags and times, so that a client that has read a run's context can still write it after the run
     was added to its experiment.
     """
     _change_parents(services, child, lambda parents: parents if parent in parents else [*parents, parent])
@@ -75,7 +75,7 @@ def add_child(services: Services, parent: str, child: str) -> None:
 
 
 def remove_child(services: Services, parent: str, child: str) -> None:
-    """Removes a context from the children of another. It may not be among them."""
+    """Removes a context from the children of another. It need not be among them."""
     _change_parents(services, child, lambda parents: [name for name in parents if name != parent])
     services.state.discard(aspect_key(parent, CHILDREN), child)
 
@@ -98,7 +98,7 @@ def cutting(services: Services, node: Any) -> Iterator[None]:
     """Removes the far ends of the links of a node that is deleted in the block. The near ends are parts of the node.
 
     Args:
-      services: have the state.
+      services: the services, which have the state.
       node: the node's message.
     """
     name, discard = node.name, services.state.discard
@@ -196,7 +196,7 @@ def _text(title: str) -> str:
 
 
 def violations(schema: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yields what is wrong with metadata, a sentence for each property.
+    """Yields a sentence for each property of metadata that is wrong.
 
     Args:
       schema: the parsed YAML of a MetadataSchema.
@@ -230,7 +230,7 @@ def conform(services: Services, node: Any, kind: ResourceKind, name: str) -> Non
     """Checks a node against its schema. A node without a version gets the schema's latest one.
 
     Args:
-      services: have the schemas.
+      services: the services, which have the schemas.
       node: the node's message, whose ``schema_version`` may be set.
       kind: the node's kind.
       name: the name of the node or of its store.

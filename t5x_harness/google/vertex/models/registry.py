@@ -56,7 +56,7 @@ def register(
     """Registers a model, or a version of one.
 
     Args:
-      services: keep the model.
+      services: the services, which store the model.
       parent: the location of the model.
       model: the model from a client, which is changed.
       model_id: the id of a new model; empty for a number.

@@ -106,7 +106,7 @@ class Versions:
 
         Raises:
           ApiError: NOT_FOUND; ABORTED: the etag is not current; FAILED_PRECONDITION: a field belongs to the version,
-            and not to the model, or the other way round.
+            and not to the model, or vice versa.
         """
         whole = version in ("", "-")
         target = self._own if whole else self._find(version)
@@ -128,7 +128,7 @@ class Versions:
         _change(target, now)
 
     def merge_aliases(self, version: str, changes: Iterable[str]) -> None:
-        """Adds aliases to a version, which other versions lose, and removes those with a leading ``-``.
+        """Adds aliases to a version, which other versions then lose, and removes aliases with a leading ``-``.
 
         Raises:
           ApiError: NOT_FOUND; FAILED_PRECONDITION: there would be no default version.

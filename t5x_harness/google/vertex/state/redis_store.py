@@ -14,7 +14,7 @@ from t5x_harness.google.server.listener import Address, Peers, ThrottledLog
 from t5x_harness.google.vertex.state.store import StateError
 
 _SPACE = f"{PRODUCT}:"
-# Each kind has a prefix of its own, because fakeredis ends the connection on Redis's own error for a wrong kind.
+# Each kind has its own prefix, because fakeredis ends the connection on Redis's own error for a wrong kind.
 _VALUE, _LIST, _SET = (f"{_SPACE}{kind}:" for kind in ("value", "list", "set"))
 _KINDS, _INDEX = f"{_SPACE}kinds", f"{_SPACE}index"
 _AT_ONCE = 1000
@@ -68,7 +68,7 @@ def import_redis(name: str) -> Any:
 
 
 class RedisStore:
-    """A :class:`StateStore` on Redis's transactions (WATCH and MULTI), without scripts.
+    """A :class:`StateStore` based on Redis's transactions (WATCH and MULTI), without scripts.
 
     A sorted set has all keys, so that keys with a prefix are found quickly, and a hash has their kinds. Only keys that
     begin with the name of this product are used.
@@ -215,7 +215,7 @@ class RedisStore:
             raise StateError(f"the state at {self.url} is lost: {error}") from None
 
     def _read(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
-        """Runs one command on a key that is of a kind or does not exist; returns its result."""
+        """Runs one command on a key that has a certain kind or does not exist; returns the result."""
         with self._state_errors(), self._client.pipeline() as pipe:
             pipe.hget(_KINDS, key)
             ask(pipe)
@@ -224,7 +224,7 @@ class RedisStore:
         return answer
 
     def _write(self, key: str, kind: str, ask: Callable[[Any], object]) -> Any:
-        """Runs one command that creates a key or adds to it; returns its result."""
+        """Runs one command that creates a key or adds to it; returns the result."""
 
         def write(pipe: Any) -> None:
             _check(key, pipe.hget(_KINDS, key), kind)
@@ -236,7 +236,7 @@ class RedisStore:
         return self._transaction(key, write, results=True)[0]
 
     def _transaction(self, key: str, change: Callable[[Any], object], *, results: bool = False) -> Any:
-        """Runs a transaction, again after each concurrent write to its key, whatever the kind.
+        """Runs a transaction, and repeats it after each concurrent write to its key, regardless of the key's kind.
 
         Args:
           key: the key that is written.

@@ -1,4 +1,4 @@
-"""The interface of state, with the few operations that are atomic both in memory and in Redis, and state in memory."""
+"""The interface of a state, with the few operations that are atomic in memory and in Redis, and a state in memory."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The data of time series: their points and blobs as they are written and read, and their usage and sizes.
+"""The data of time series: writing and reading points and blobs, and their usage and sizes.
 
-The points of a time series are a list in the state, to which each write appends. Of each step the last one counts.
+The points of a time series are a list in the state, to which each write appends. For each step, the last one counts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _write(services: Services, requests: Sequence[Any]) -> None:
     for series, data in checked:
         _move_blobs(services, series, data)
         services.state.append(_key(series), *(point.SerializeToString() for point in data.values))
-        if not _tell_extremes(services, series, data.values):  # the time series was deleted meanwhile
+        if not _tell_extremes(services, series, data.values):  # the time series was deleted in the meantime
             services.state.delete(_key(series))
             raise not_found(series)
 
@@ -110,7 +110,7 @@ def _move_blobs(services: Services, series: str, data: Any) -> None:
 
 
 def _tell_extremes(services: Services, series: str, points: Sequence[Any]) -> bool:
-    """Updates what a time series reports of its points, without a new etag; returns whether the series exists."""
+    """Updates what a time series reports about its points, without a new etag; returns whether the series exists."""
 
     def changed(data: bytes) -> bytes:
         kept: Any = TensorboardTimeSeries.FromString(data)
@@ -216,10 +216,10 @@ def _viewed(services: Services, name: str) -> tuple[Any, list[Any]]:
 
 
 def _data(series: Any, points: list[Any], most: int) -> Any:
-    """Returns at most so many points of a time series as a message.
+    """Returns at most the given number of points of a time series as a message.
 
-    The service chooses at random. Here the choice is the same each time, and always has the last point, as that of
-    TensorBoard does.
+    The service chooses at random. Here the choice is the same each time, and always includes the last point, as
+    TensorBoard's does.
     """
     if most != _ALL and len(points) > most:
         chosen = random.Random(len(points)).sample(range(len(points) - 1), most - 1)

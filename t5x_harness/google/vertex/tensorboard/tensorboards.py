@@ -39,7 +39,7 @@ def create(call: ApiCall) -> Message:
     operation: Any = run_standard(call)
     made = _Tensorboard()
     operation.response.Unpack(made)
-    if made.is_default:  # of several that are created at once, the last one stays the default
+    if made.is_default:  # if several are created at once, the last one remains the default
         now = made.create_time.ToNanoseconds()
         others = _others(call.services, made.name)
         _demote(call.services, [each for each in others if each.create_time.ToNanoseconds() < now])
@@ -79,7 +79,7 @@ def update(call: ApiCall) -> Message:
 
 
 def create_experiment(call: ApiCall) -> Message:
-    """Creates an experiment, whose id the request has to have."""
+    """Creates an experiment, whose id the request has to contain."""
     if not call.request.tensorboard_experiment_id:
         raise invalid_field("tensorboard_experiment_id", "it is required")
     return run_standard(call)
@@ -110,7 +110,7 @@ def blob_path(services: Services, series: str, blob_id: str) -> Path:
     """Returns the file of the object with a blob.
 
     Args:
-      services: have the Tensorboard and the object store.
+      services: the services, which have the Tensorboard and the object store.
       series: the full name of the time series.
       blob_id: the blob's id in a point.
 
@@ -138,14 +138,15 @@ def claimed(services: Services, parent: str, display_name: str, kind: str) -> It
     """Claims a display name for a child that is created in the block, and releases the name if that fails.
 
     Args:
-      services: have the state.
+      services: the services, which have the state.
       parent: the full name of the parent.
       display_name: the display name.
       kind: the kind of the child, such as ``TensorboardRun``.
 
     Raises:
-      ApiError: INVALID_ARGUMENT: the name is empty, or another child has it. Clients look for ``already exist`` with
-        this code, and not with ALREADY_EXISTS, and go on with the other child.
+      ApiError: INVALID_ARGUMENT: the name is empty, or another child has it. Clients look for ``already exist`` in an
+          error with
+        this code, and not with ALREADY_EXISTS, and then continue with the other child.
     """
     if not display_name:
         raise invalid_field("display_name", f"a {kind} has to have one")
@@ -168,12 +169,12 @@ def _key(parent: str, display_name: str) -> str:
 
 
 def create_run(call: ApiCall) -> Message:
-    """Creates a run, whose id the request has to have."""
+    """Creates a run, whose id the request has to contain."""
     if not call.request.tensorboard_run_id:
         raise invalid_field("tensorboard_run_id", "it is required")
     request = call.request
     if call.services.resources.exists(f"{request.parent}/runs/{request.tensorboard_run_id}"):
-        return run_standard(call)  # which answers with another code than a display name that is taken
+        return run_standard(call)  # its error has a different code than the one for a display name that is taken
     with claimed(call.services, request.parent, request.tensorboard_run.display_name, "TensorboardRun"):
         return run_standard(call)
 
@@ -203,7 +204,7 @@ def update_run(call: ApiCall) -> Message:
 
 
 def update_time_series(call: ApiCall) -> Message:
-    """Changes a time series, perhaps with a new display name. Its type stays."""
+    """Changes a time series, perhaps with a new display name. Its type does not change."""
     given = call.request.tensorboard_time_series
     kept: Any = call.services.resources.get(given.name, TensorboardTimeSeries)
     given.value_type = kept.value_type
@@ -238,7 +239,7 @@ def batch_create_time_series(call: ApiCall) -> Message:
 def _all_or_none(
     call: ApiCall, create: Callable[[ApiCall], Message], kind: str, what: str, holder_of: Callable[[str], str]
 ) -> list[Any]:
-    """Answers each request of a batch, and undoes all of them if one fails; each has a parent in the batch's own."""
+    """Answers each request of a batch, and undoes all of them if one fails. All must be in the batch's parent."""
     requests, parent = call.request.requests, call.request.parent
     if len(requests) > _MOST_IN_A_BATCH:
         raise invalid_field("requests", f"{len(requests)} {what}; at most {_MOST_IN_A_BATCH} can be created in a batch")
@@ -259,7 +260,7 @@ def _all_or_none(
 
 @contextlib.contextmanager
 def _renamed(call: ApiCall, given: Any, kind: type[Message]) -> Iterator[None]:
-    """Claims the display name that an update in the block sets, and releases the old one afterwards."""
+    """Claims the display name that an update in the block sets, and releases the old one afterward."""
     old: Any = call.services.resources.get(given.name, kind)
     new = kind()
     new.CopyFrom(old)

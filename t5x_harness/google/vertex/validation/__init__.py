@@ -1,4 +1,4 @@
-"""Rules for the specs of Vertex AI jobs: what the service refuses, and what it takes and the job suffers from."""
+"""Rules for the specs of Vertex AI jobs, for errors that the service refuses and errors that only break the job."""
 
 from t5x_harness.google.vertex.validation.judging import (
     SpecVerdict,

@@ -1,7 +1,7 @@
-"""Checks by name: what each kind of rule looks at. Those of machines are in a module of their own.
+"""The checks of rules, by name. The checks of machines are in ``machines``.
 
 A check of values is given one value of the rule's field, a check of pools one worker pool, and a check of jobs the
-whole job. Each returns what fills in the rule's message if the rule is broken, and None if it is not.
+whole job. Each returns the values for the rule's message if the rule is broken, and None otherwise.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OfPool: TypeAlias = Callable[[PoolSpec, Subject], Values | None]
 OfJob: TypeAlias = Callable[[Subject, SpecRule], Values | None]
 
 CHECKS: dict[str, Check] = {}
-"""Every check by its name in ``rules.toml``; filled while this package's modules are imported."""
+"""All checks by their names in ``rules.toml``; filled while this package's modules are imported."""
 
 _LABEL = re.compile(r"[\w-]*")
 _ZONE = re.compile(r"(.+\d)-[a-z]")
@@ -39,7 +39,7 @@ _GCS_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]*(/\S*)?")
 
 
 def of_values(broken: OfValue) -> Check:
-    """Makes a check of a function that looks at each value of the rule's field."""
+    """Makes a check from a function that examines each value of the rule's field."""
 
     @functools.wraps(broken)
     def check(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
@@ -51,7 +51,7 @@ def of_values(broken: OfValue) -> Check:
 
 
 def enter(check: Check) -> Check:
-    """Enters a check under its name."""
+    """Registers a check under its name."""
     name = check.__name__
     if name in CHECKS:
         raise ValueError(f"there are two checks {name!r}")
@@ -60,13 +60,13 @@ def enter(check: Check) -> Check:
 
 
 def value_check(broken: OfValue) -> OfValue:
-    """Enters a check of values."""
+    """Registers a check of values."""
     enter(of_values(broken))
     return broken
 
 
 def pool_check(broken: OfPool) -> OfPool:
-    """Enters a check of worker pools, whose rules have a field of each pool."""
+    """Registers a check of worker pools, for rules about a field of each pool."""
 
     @functools.wraps(broken)
     def check(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
@@ -80,7 +80,7 @@ def pool_check(broken: OfPool) -> OfPool:
 
 
 def of_jobs(broken: OfJob) -> Check:
-    """Makes a check of a function that looks at a job as a whole."""
+    """Makes a check from a function that examines a job as a whole."""
 
     @functools.wraps(broken)
     def check(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
@@ -91,7 +91,7 @@ def of_jobs(broken: OfJob) -> Check:
 
 
 def job_check(broken: OfJob) -> OfJob:
-    """Enters a check of a job as a whole."""
+    """Registers a check of a job as a whole."""
     enter(of_jobs(broken))
     return broken
 
@@ -101,7 +101,7 @@ _OF_VALUES: Mapping[str, OfValue] = {
     "required": lambda value, _: None if value else {},
     # The field has no value.
     "must_be_unset": lambda value, _: {"value": value} if value else None,
-    # The text has at most ``limit`` characters, or the list so many elements.
+    # The text has at most ``limit`` characters, or the list at most ``limit`` elements.
     "max_length": lambda value, rule: {"value": len(value)} if len(value) > rule.parameters["limit"] else None,
     # The texts have at most ``limit`` characters together.
     "total_length": lambda texts, rule: (
@@ -134,7 +134,7 @@ CHECKS |= {name: of_jobs(broken) for name, broken in _OF_JOBS.items()}
 
 @value_check
 def pattern(value: str, rule: SpecRule) -> Values | None:
-    """Checks that the text is of that form; an empty one only matters with ``empty``."""
+    """Checks that the text matches the rule's pattern; an empty text is checked only with ``empty``."""
     is_checked = value or rule.parameters.get("empty")
     return {"value": value} if is_checked and not re.fullmatch(rule.parameters["pattern"], value) else None
 
@@ -157,7 +157,7 @@ def not_negative(value: Any, _rule: SpecRule) -> Values | None:
 
 @value_check
 def increasing(values: Any, _rule: SpecRule) -> Values | None:
-    """Checks that each number is greater than the one before it, by 1e-10 at least."""
+    """Checks that each number is greater than the one before it, by at least 1e-10."""
     for before, value in itertools.pairwise(values):
         if value - before < 1e-10:
             return {"value": f"{value:g}", "before": f"{before:g}"}
@@ -219,13 +219,13 @@ def region_known(subject: Subject, _rule: SpecRule) -> Values | None:
 
 @pool_check
 def region_has_tpu(pool: PoolSpec, subject: Subject) -> Values | None:
-    """Checks that the region has TPUs of the generation that is asked for, as far as Google's list of them goes."""
+    """Checks that Google's list of regions does not rule out TPUs of the requested generation in the region."""
     return _without_tpu(pool, subject, in_doubt=False)
 
 
 @pool_check
 def region_may_have_tpu(pool: PoolSpec, subject: Subject) -> Values | None:
-    """Checks that the region is known to have TPUs of the generation that is asked for."""
+    """Checks that the region is known to have TPUs of the requested generation."""
     return _without_tpu(pool, subject, in_doubt=True)
 
 
@@ -255,7 +255,7 @@ def tpu_replicas(pool: PoolSpec, _subject: Subject) -> Values | None:
 
 @pool_check
 def primary_replicas(pool: PoolSpec, _subject: Subject) -> Values | None:
-    """Checks that the first pool has one replica; another rule is for that of a TPU."""
+    """Checks that the first pool has one replica; a separate rule covers pools with a TPU."""
     count = pool.message.replica_count
     if pool.index or count <= 1 or generation_of(pool.machine) is not None:
         return None
@@ -279,7 +279,7 @@ def network_project(value: str, _rule: SpecRule) -> Values | None:
 
 @job_check
 def wait_without_flex_start(subject: Subject, rule: SpecRule) -> Values | None:
-    """Checks that only one strategy uses how long a job waits for machines."""
+    """Checks that the time that a job waits for machines is set only with the one strategy that uses it."""
     strategy = _enum_name(subject.spec.scheduling, "strategy")
     if not subject.has(rule.field) or strategy == "FLEX_START":
         return None
@@ -288,7 +288,7 @@ def wait_without_flex_start(subject: Subject, rule: SpecRule) -> Values | None:
 
 @job_check
 def more_parallel(subject: Subject, _rule: SpecRule) -> Values | None:
-    """Checks that no more trials run at once than there are altogether."""
+    """Checks that the number of parallel trials does not exceed the total number."""
     if subject.tunes and 0 < subject.message.max_trial_count < subject.message.parallel_trial_count:
         return {"value": subject.message.parallel_trial_count, "trials": subject.message.max_trial_count}
     return None
@@ -296,13 +296,13 @@ def more_parallel(subject: Subject, _rule: SpecRule) -> Values | None:
 
 @value_check
 def parameter_values(parameter: Any, _rule: SpecRule) -> Values | None:
-    """Checks that each parameter says which values it may have."""
+    """Checks that each parameter specifies the values that it may have."""
     return {} if parameter.WhichOneof("parameter_value_spec") is None else None
 
 
 @enter
 def parameter_range(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that a range is not upside down."""
+    """Checks that the bounds of a range are not reversed."""
     for at, parameter in subject.resolve(rule.field):
         kind = parameter.WhichOneof("parameter_value_spec")
         values = getattr(parameter, kind) if kind in _RANGES else None
@@ -330,7 +330,7 @@ def scale_positive(subject: Subject, _rule: SpecRule) -> Iterator[Breach]:
 
 @enter
 def grid_of_doubles(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-    """Checks that a grid has only parameters that can be counted."""
+    """Checks that a grid has only parameters whose values can be enumerated."""
     if subject.tunes and _enum_name(subject.message.study_spec, "algorithm") == "GRID_SEARCH":
         for _, parameter in _parameters(subject):
             if parameter.WhichOneof("parameter_value_spec") == "double_value_spec":

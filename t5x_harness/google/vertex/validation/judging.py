@@ -23,11 +23,11 @@ class SpecViolation:
     """A rule that a spec breaks.
 
     Attributes:
-      field: the service's name of the field: ``job_spec.worker_pool_specs[0].machine_spec.accelerator_type``.
+      field: the service's name for the field: ``job_spec.worker_pool_specs[0].machine_spec.accelerator_type``.
       message: what is wrong, followed by the smallest fix if one is known.
-      code: the code in the failure catalogue, such as ``VTX04``, if there is one.
-      source: where the rule comes from, as a title and an address.
-      rule: its name in the file of rules.
+      code: the code in the failure catalog, such as ``VTX04``, if there is one.
+      source: the source of the rule, with a title and an address.
+      rule: the rule's name in the file of rules.
     """
 
     field: str
@@ -46,7 +46,7 @@ class SpecVerdict:
 
     Attributes:
       violations: those for which the service refuses the job.
-      warnings: violations of rules that do not come from the service, and of rules that break only the running job.
+      warnings: violations of rules that are not the service's, and violations that break only the running job.
     """
 
     violations: tuple[SpecViolation, ...]
@@ -60,15 +60,15 @@ def service_rules() -> tuple[SpecRule, ...]:
 
 
 def judge(job: Any, location: str = "", more: Sequence[SpecRule] = ()) -> SpecVerdict:
-    """Returns what the service refuses in a job, and what else may be wrong with it.
+    """Returns the violations for which the service refuses a job, and anything else that may be wrong with it.
 
     Args:
       job: a ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf or proto-plus message.
-      location: the region that it is sent to; without it, no rule about regions is applied.
-      more: rules besides those of the service.
+      location: the region to which it is sent; without it, no rule about regions is applied.
+      more: rules in addition to the service's.
 
     Raises:
-      TypeError: it is the message of something else.
+      TypeError: it is any other message.
     """
     to_protobuf = getattr(type(job), "pb", None)
     subject = Subject(to_protobuf(job) if to_protobuf else job, location)
@@ -107,7 +107,7 @@ _SPOKEN = {
 def accelerator_meant(given: str) -> str:
     """Returns what to write instead of a name that is not an accelerator type; empty if no type is similar.
 
-    ``v3-32`` gives the machine spec of that slice, ``A100_80GIB`` gives ``NVIDIA_A100_80GB``.
+    ``v3-32`` becomes the machine spec of that slice, and ``A100_80GIB`` becomes ``NVIDIA_A100_80GB``.
     """
     machine = machine_text(given)
     if machine:
@@ -130,7 +130,7 @@ def accelerator_meant(given: str) -> str:
 def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[SpecViolation, ...]:
     """Returns a violation for each accelerator type in a job's JSON or YAML that the API does not have.
 
-    Each has the message of Google's JSON parser, and what was meant.
+    Each has the message of Google's JSON parser, and the name that was probably meant.
 
     Args:
       document: a job or a part of one, with keys in either spelling, ``acceleratorType`` or ``accelerator_type``.
@@ -174,6 +174,6 @@ def _join(at: str, key: str) -> str:
 
 
 def accelerator_types() -> tuple[str, ...]:
-    """Returns every type of the API: those of machines, and those that custom training does not document."""
+    """Returns every type of the API: the types of known machines, and types that custom training does not document."""
     taken = dict.fromkeys(name for machine in machine_types().values() for name in machine.counts)
     return (*cloud_tpus(), *taken, *_UNMENTIONED)

@@ -20,11 +20,11 @@ class MachineType:
 
     Attributes:
       name: its name, such as ``n1-standard-4``.
-      counts: how many of each accelerator it may have; empty for ``cloud-tpu``, whose counts are slices.
+      counts: the allowed numbers of each accelerator; empty for ``cloud-tpu``, whose counts are slices.
       bare: whether it may be used without an accelerator.
       generation: the generation of its TPUs, such as ``v5e``; None without TPUs, and for ``cloud-tpu``, which has
         several.
-      chips: the TPU chips of one VM.
+      chips: the number of TPU chips of one VM.
       topologies: the topologies that a slice of such VMs may have, in chips.
     """
 
@@ -42,8 +42,8 @@ class CloudTpu:
 
     Attributes:
       generation: its generation, such as ``v3``.
-      single: the cores of one board.
-      pod: the cores of the smallest slice of several boards.
+      single: the number of cores of one board.
+      pod: the number of cores of the smallest slice of several boards.
       multiple: whether larger slices have to be a multiple of ``pod``.
     """
 
@@ -76,7 +76,7 @@ def cloud_tpus() -> Mapping[str, CloudTpu]:
 
 
 def tpu_regions(generation: str | None) -> tuple[str, ...]:
-    """Returns the regions that are known to have TPUs of a generation; none if nothing is known of the generation."""
+    """Returns the regions that are known to have TPUs of a generation; none for an unfamiliar generation."""
     return tuple(_tables()["regions"].get(generation, ()))
 
 
@@ -117,7 +117,7 @@ def _counts(table: Mapping[str, list[int]]) -> dict[str, tuple[int, ...]]:
 
 
 def slice_of(machine_spec: Any) -> Slice | None:
-    """Returns the TPU slice that is asked for.
+    """Returns the TPU slice that a machine spec asks for.
 
     Args:
       machine_spec: a ``MachineSpec``, as the SDK's protobuf or proto-plus message, or anything with its attributes
@@ -149,7 +149,7 @@ def find_slice(name: str) -> Slice | None:
 
 
 def generation_of(machine_spec: Any) -> str | None:
-    """Returns the TPU generation that is asked for, such as ``v3``, or None.
+    """Returns the TPU generation that a machine spec asks for, such as ``v3``, or None.
 
     The count or topology need not exist.
     """
@@ -161,7 +161,7 @@ def generation_of(machine_spec: Any) -> str | None:
 
 
 def chips_of(machine_spec: Any) -> int:
-    """Returns how many TPU chips are asked for: 0 for no TPU, and for a spec that Vertex AI does not accept."""
+    """Returns the number of TPU chips that a spec asks for: 0 without a TPU, or if Vertex AI refuses the spec."""
     machine = _tpu_machine(machine_spec)
     if machine is not None:
         return _chips(machine_spec.tpu_topology) if machine_spec.tpu_topology in machine.topologies else 0

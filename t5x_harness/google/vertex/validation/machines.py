@@ -1,4 +1,4 @@
-"""Checks of machines and of what is attached to them."""
+"""Checks of machines and of their accelerators."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def machine_of_slice(name: str) -> Mapping[str, Any]:
     """Returns the fields of the machine spec for a slice.
 
     Args:
-      name: of a slice, ``v3-32``.
+      name: the name of a slice, such as ``v3-32``.
 
     Returns:
-      Nothing for a slice that custom training does not have, and for what is not a slice.
+      The fields; none for a slice that custom training does not have, or for any other name.
     """
     wanted = find_slice(name)
     if wanted is None:
@@ -58,12 +58,12 @@ def machine_of_slice(name: str) -> Mapping[str, Any]:
 
 
 def machine_text(name: str) -> str:
-    """Returns the same as ``machine_type cloud-tpu, accelerator_type TPU_V3, …``; empty for no machine."""
+    """Returns the fields as ``machine_type cloud-tpu, accelerator_type TPU_V3, …``; empty for no machine."""
     return ", ".join(f"{field} {value}" for field, value in machine_of_slice(name).items())
 
 
 def _machine_check(broken: Callable[[PoolSpec, MachineType], Values | None]) -> OfPool:
-    """Enters a check of the pools whose machine type is known."""
+    """Registers a check of the pools whose machine type is known."""
 
     @functools.wraps(broken)
     def check(pool: PoolSpec, _subject: Subject) -> Values | None:
@@ -75,14 +75,14 @@ def _machine_check(broken: Callable[[PoolSpec, MachineType], Values | None]) -> 
 
 @pool_check
 def machine_required(pool: PoolSpec, subject: Subject) -> Values | None:
-    """Checks that each pool says what machines it has."""
+    """Checks that each pool specifies its machine type."""
     is_missing = pool.message.ByteSize() and not pool.machine.machine_type and not subject.spec.persistent_resource_id
     return {} if is_missing else None
 
 
 @pool_check
 def machine_unknown(pool: PoolSpec, _subject: Subject) -> Values | None:
-    """Checks that the machine type is not a name that no machine has: a slice's, or a size that its series lacks."""
+    """Checks that a machine can have this type: it is neither a slice's name nor a size that its series lacks."""
     given = pool.machine.machine_type
     is_unknown = given and given not in machine_types() and not _is_unlisted(given)
     return {"value": given, "fix": _machine_meant(given)} if is_unknown else None
@@ -90,7 +90,7 @@ def machine_unknown(pool: PoolSpec, _subject: Subject) -> Values | None:
 
 @pool_check
 def machine_unlisted(pool: PoolSpec, _subject: Subject) -> Values | None:
-    """Checks that the machine type is of a series that the list has; a newer one may well be taken."""
+    """Checks that the series of the machine type is listed; the service may well accept a newer one."""
     given = pool.machine.machine_type
     return {"value": given} if given and given not in machine_types() and _is_unlisted(given) else None
 
@@ -123,7 +123,7 @@ def accelerator_number_unknown(pool: PoolSpec, _subject: Subject) -> Values | No
 
 @_machine_check
 def accelerator_unsupported(pool: PoolSpec, machine: MachineType) -> Values | None:
-    """Checks that the machine takes accelerators of that type."""
+    """Checks that the machine takes accelerators of this type."""
     name = accelerator_name(pool.machine)
     if not name or name.lstrip("-").isdecimal() or name in _accelerators(machine):
         return None
@@ -132,7 +132,7 @@ def accelerator_unsupported(pool: PoolSpec, machine: MachineType) -> Values | No
 
 @_machine_check
 def tpu_count(pool: PoolSpec, machine: MachineType) -> Values | None:
-    """Checks that the count of a ``cloud-tpu`` is of its cores, and one that is documented."""
+    """Checks that the count of a ``cloud-tpu`` is a documented number of cores."""
     name, count = accelerator_name(pool.machine), pool.machine.accelerator_count
     about = _cloud_tpu(machine, name)
     if about is None or not count or _fits(about, count):
@@ -144,7 +144,7 @@ def tpu_count(pool: PoolSpec, machine: MachineType) -> Values | None:
 
 @_machine_check
 def tpu_slice(pool: PoolSpec, machine: MachineType) -> Values | None:
-    """Checks that a count that the documentation allows is that of a slice."""
+    """Checks that a count that the documentation allows belongs to an existing slice."""
     name, count = accelerator_name(pool.machine), pool.machine.accelerator_count
     about = _cloud_tpu(machine, name)
     if about is None or not _fits(about, count) or is_slice(f"{about.generation}-{count}"):
@@ -154,7 +154,7 @@ def tpu_slice(pool: PoolSpec, machine: MachineType) -> Values | None:
 
 @_machine_check
 def gpu_count(pool: PoolSpec, machine: MachineType) -> Values | None:
-    """Checks that the machine takes that many of the GPU."""
+    """Checks that the machine takes this number of GPUs of the type."""
     name, count = accelerator_name(pool.machine), pool.machine.accelerator_count
     allowed = machine.counts.get(name)
     if not count or not allowed or count in allowed:
@@ -172,7 +172,7 @@ def topology_required(pool: PoolSpec, machine: MachineType) -> Values | None:
 
 @_machine_check
 def topology_unsupported(pool: PoolSpec, machine: MachineType) -> Values | None:
-    """Checks that the topology is one that the machine is used in."""
+    """Checks that the machine is available in this topology."""
     given = pool.machine.tpu_topology
     if not given or not machine.topologies or given in machine.topologies:
         return None
@@ -202,7 +202,7 @@ def _fits(about: CloudTpu, count: int) -> bool:
 
 
 def _is_unlisted(machine_type: str) -> bool:
-    """Returns whether the name has the form of Compute Engine's, of a series of which no machine is listed."""
+    """Returns whether the name has Compute Engine's form, with a series that has no listed machine."""
     match = _COMPUTE_ENGINE_FORM.fullmatch(machine_type)
     return match is not None and not any(name.startswith(f"{match['series']}-") for name in machine_types())
 
@@ -220,7 +220,7 @@ def _accelerators(machine: MachineType) -> tuple[str, ...]:
 
 
 def _wanted(machine_spec: Any) -> str:
-    """Returns what a machine takes, in words; empty for an unknown one."""
+    """Returns, in words, the accelerators that a machine takes; empty for an unknown machine."""
     machine = machine_types().get(machine_spec.machine_type)
     if machine is None:
         return ""

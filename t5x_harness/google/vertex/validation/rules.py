@@ -1,4 +1,4 @@
-"""The rules of ``rules.toml`` and of other files of its form as values, and the job that they judge."""
+"""The rules in ``rules.toml`` and in other files of this format as values, and the job that they judge."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Subject:
     """A ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf message of any version of the API.
 
     Attributes:
-      location: the region that the job was sent to; empty if it is not known, and then no rule applies to it.
+      location: the region that the job was sent to; empty if it is not known, in which case no rule applies to it.
     """
 
     message: Any
@@ -138,7 +138,7 @@ class Confidence(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class RuleSource:
-    """Where a rule comes from. A rule that has no source has no ``url``."""
+    """The source of a rule. A rule without a source has no ``url``."""
 
     title: str
     url: str
@@ -148,7 +148,7 @@ class RuleSource:
 
 
 Breach: TypeAlias = tuple[str, Mapping[str, Any]]
-"""The place where a rule is broken, and what fills in the rule's message."""
+"""The place where a rule is broken, and the values for the rule's message."""
 
 Check: TypeAlias = "Callable[[Subject, SpecRule], Iterator[Breach]]"
 
@@ -158,11 +158,11 @@ class SpecRule:
     """A rule for the specs of jobs.
 
     Attributes:
-      field: the path of the field that it is about, as ``rules.toml`` explains.
+      field: the path of the field to which it applies, as ``rules.toml`` explains.
       check: yields a breach for each place where the rule is broken.
       message: the message, with placeholders that the check fills in.
       accepted: whether the service accepts jobs that break it.
-      code: its code in the failure catalogue, if it has one.
+      code: its code in the failure catalog, if it has one.
       parameters: the parameters of the check, such as ``limit`` or ``pattern``.
     """
 
@@ -192,7 +192,7 @@ def read_table(package: str, name: str) -> Mapping[str, Any]:
 
 
 def rules_in(table: Mapping[str, Any], checks: Mapping[str, Check]) -> tuple[SpecRule, ...]:
-    """Returns the rules of a data file, in the file's order, in which violations are listed.
+    """Returns the rules of a data file, in the file's order, which is also the order of violations.
 
     Args:
       checks: the functions that the file names.

@@ -47,7 +47,7 @@ class Api:
     Args:
       settings: the settings of Vertex AI.
       state: keeps everything; by default, the state that ``settings.options.state`` names.
-      authority: decides which clients are admitted; by default, one with a token of its own.
+      authority: decides which clients are admitted; by default, one with its own token.
 
     Raises:
       StateError: the state cannot be opened.
@@ -171,7 +171,7 @@ class Api:
         self.services.faults.clear()
 
     def _inject(self, fault: VertexFault, rpc: Rpc) -> None:
-        """Waits, or raises ApiError, as a fault says."""
+        """Waits or raises ApiError, depending on the fault."""
         if fault.kind == "fail":
             raise ApiError(StatusCode(fault.code), fault.message or f"{PRODUCT} injected this error into {rpc.name}")
         self.services.closing.wait(fault.seconds)

@@ -96,8 +96,8 @@ def invalid_field(field: str, message: str) -> ApiError:
 class ApiNotEmulated(ApiError):
     """A request for something that is not emulated: UNIMPLEMENTED over gRPC.
 
-    Over HTTP that would be a 501, which clients take for a temporary error and repeat for half a minute. The answer
-    there is Google's for an API that is not enabled.
+    Over HTTP that would be a 501, which clients treat as a temporary error and retry for half a minute. The answer over
+    HTTP is therefore Google's answer for an API that is not enabled.
     """
 
     def __init__(self, message: str) -> None:

@@ -1,4 +1,4 @@
-"""JSON over HTTP, transcoded from and to messages as Google's APIs do it; URLs are those of the library's templates."""
+"""JSON over HTTP, transcoded from and to messages as Google's APIs do it; the URLs follow the library's templates."""
 
 from __future__ import annotations
 

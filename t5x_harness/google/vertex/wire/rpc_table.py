@@ -26,7 +26,7 @@ _LIBRARIES = ("google.cloud.aiplatform_v1", "google.cloud.resourcemanager_v3")
 
 
 def import_messages_only() -> None:
-    """Prepares the library's packages so that a server imports only messages and transports, which is half of it.
+    """Prepares the library's packages so that a server imports only messages and transports: half of the library.
 
     The packages are created without running their code, which would import each service's clients. This is only for
     the server's own process, because the packages then lack what their code imports.
@@ -207,7 +207,7 @@ class _StubRecorder:
     unary_stream = functools.partialmethod(unary_unary, streams=True)
 
     def stream_stream(self, path: str, **_: Callable[..., Any]) -> None:
-        """Ignores a method that takes a stream, as none of them is emulated."""
+        """Ignores a method that takes a stream, because none of them is emulated."""
 
 
 def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] | None:
@@ -225,7 +225,7 @@ def _message(convert: Callable[..., Any], path: str, end: str) -> type[Message] 
     _, service, method = path.split("/")
     try:
         found = descriptor_pool.Default().FindMethodByName(f"{service}.{method}")
-    except KeyError:  # IAM's policies are in services of other names
+    except KeyError:  # IAM's policies are in services with other names
         return None
     made: type[Message] | None = message_factory.GetMessageClass(getattr(found, end))
     return made
