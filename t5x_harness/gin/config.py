@@ -1,7 +1,7 @@
 """A run's gin config, parsed the way T5X's binaries parse it, with the place of every binding.
 
-Gin keeps its parsed values in the process and forgets where they came from; the reader knows where every statement
-stands but executes nothing.  :class:`GinConfig` joins the two.
+Gin keeps its parsed values in the process and forgets where they came from; the reader knows the place of every
+statement but executes nothing.  :class:`GinConfig` joins the two.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class BindingKey:
 
     @classmethod
     def of_macro(cls, name: str) -> BindingKey:
-        """Returns the key of ``NAME = value``."""
+        """Returns the key of the macro ``NAME``."""
         return cls(name, _MACRO, "value")
 
     @property
     def is_macro(self) -> bool:
-        """Whether this is ``NAME = value``."""
+        """Whether this is the key of a macro."""
         return self.selector == _MACRO
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class GinConfig:
     """The parsed config of one run; changing it changes gin's state in this process.
 
     Attributes:
-      mode: which of T5X's entry points the config is for.
+      mode: the mode, which decides the entry point of T5X that the config is for.
       program: the statements with their places.
     """
 
@@ -81,7 +81,7 @@ class GinConfig:
         return f"{MAIN}.{ENTRY_POINTS[self.mode][1]}"
 
     def items(self) -> Iterator[tuple[BindingKey, Any]]:
-        """Yields every binding with its value, references unresolved."""
+        """Yields every binding with its value; references stay unresolved."""
         for (scope, selector), parameters in list(bound_values().items()):
             for parameter, value in list(parameters.items()):
                 yield BindingKey(scope, selector, parameter), value
@@ -91,7 +91,7 @@ class GinConfig:
         return (key for key, _ in self.items())
 
     def value(self, key: BindingKey | None) -> Any:
-        """Returns the value bound under exactly this name; of references, only those to constants are resolved."""
+        """Returns the value bound under exactly this name; only references to constants are resolved."""
         if key is None:
             return None
         value = bound_values().get((key.scope, key.selector), {}).get(key.parameter)
@@ -109,7 +109,7 @@ class GinConfig:
     @overload
     def owner(self, key: BindingKey | None) -> BindingKey | None: ...
     def owner(self, key: BindingKey | None) -> BindingKey | None:
-        """Follows ``x = %A``, ``A = %B`` to the binding that holds the literal: what to change to change ``x``."""
+        """Follows ``x = %A``, ``A = %B`` to the binding with the literal, which has to change to change ``x``."""
         if key is None:
             return None
         seen = {key}
@@ -122,18 +122,18 @@ class GinConfig:
         return key
 
     def owner_of(self, parameter: str) -> BindingKey:
-        """Returns the binding that holds the literal of one of the entry point's parameters."""
+        """Returns the binding with the literal value of one of the entry point's parameters."""
         return self.owner(BindingKey("", self.entry, parameter))
 
     @staticmethod
     def macro_of(value: Any) -> str | None:
-        """Returns the macro's name where a value is ``%NAME`` and nothing else."""
+        """Returns the macro's name if a value is ``%NAME`` and nothing else."""
         if isinstance(value, gin.config.ConfigurableReference) and value.selector == _MACRO and value.evaluate:
             return "/".join(value.scopes)
         return None
 
     def is_required(self, value: Any) -> bool:
-        """Returns whether a value is ``%gin.REQUIRED``, so that something still has to provide it."""
+        """Returns whether a value is ``%gin.REQUIRED``, which something else has to override."""
         return value is gin.REQUIRED or (
             isinstance(value, gin.config.ConfigurableReference) and repr(value) == REQUIRED
         )
@@ -152,14 +152,14 @@ class GinConfig:
                 yield from GinConfig.references(part)
 
     def entry_bindings(self) -> dict[str, Any]:
-        """Returns the entry point's bound parameters, references unresolved."""
+        """Returns the entry point's bound parameters, with references unresolved."""
         return dict(gin.get_bindings(self.entry, resolve_references=False))
 
     def build(self, parameter: str) -> Any:
         """Builds the entry point's argument as T5X does; None if it is not bound.
 
         Raises:
-          Exception: whatever building it raises, with gin's account of where.
+          Exception: any exception raised while building it, to which gin has added where.
         """
         return copy.deepcopy(self.entry_bindings().get(parameter))
 
@@ -168,13 +168,13 @@ class GinConfig:
         return self._scope_in(self.entry_bindings().get(parameter))
 
     def _scope_in(self, value: Any) -> str | None:
-        """Returns the scope of a reference, also of one that a macro holds; None for any other value."""
+        """Returns the scope of a reference, even one that a macro holds; None for any other value."""
         if (macro := self.macro_of(value)) is not None:
             value = self.value(self.owner(BindingKey.of_macro(macro)))
         return "/".join(value.scopes) if isinstance(value, gin.config.ConfigurableReference) else None
 
     def restore_key(self, parameter: str) -> BindingKey | None:
-        """Returns the binding that the run's own RestoreCheckpointConfig takes a parameter from.
+        """Returns the binding from which the run's own RestoreCheckpointConfig takes a parameter.
 
         A config may bind several of them, in different scopes.
         """
@@ -187,12 +187,12 @@ class GinConfig:
         return self.find(parameter, "RestoreCheckpointConfig", scope or "")
 
     def find(self, parameter: str, configurable: str | None = None, scope: str = "") -> BindingKey | None:
-        """Returns the binding that a configurable called in ``scope`` takes a parameter from.
+        """Returns the binding from which a configurable called in ``scope`` takes a parameter.
 
         Args:
           parameter: the parameter's name.
           configurable: the last part of the configurable's name, such as ``DatasetConfig``; None for any.
-          scope: the innermost scope that holds; weaker ones are tried after it.
+          scope: the innermost active scope; weaker ones are tried after it.
         """
         parts = scope.split("/") if scope else []
         chain = ["/".join(parts[:i]) for i in range(len(parts), -1, -1)]
@@ -207,16 +207,16 @@ class GinConfig:
             gin.bind_parameter((key.scope, key.selector, key.parameter), value)
 
     def location(self, key: BindingKey | None) -> Location | None:
-        """Returns the place of the statement that won; None for the command line, and if the reader missed it."""
+        """Returns the place of the winning statement; None if it is from the command line or the reader missed it."""
         statement = self._statement(key) if key else None
         return None if statement is None or statement.location.file == BINDINGS else statement.location
 
     def place(self, key: BindingKey | None) -> tuple[Location | None, str | None]:
-        """Returns the line and the name of a binding, as findings have them."""
+        """Returns the line and the name of a binding for a finding."""
         return self.location(key), key.short if key else None
 
     def is_of_user(self, key: BindingKey | None) -> bool:
-        """Returns whether the statement that won is the user's: in a file of theirs or given with the run."""
+        """Returns whether the winning statement is the user's: in one of their files or given with the run."""
         statement = self._statement(key) if key else None
         return statement is not None and not self.program.is_foreign(statement.location.file)
 
@@ -236,7 +236,7 @@ class GinConfig:
         winner = self.program.final.get((key.scope, key.selector, key.parameter))
         if winner is not None or key.is_macro:
             return winner
-        # A file may know a configurable by another module path than the one gin registered it under.
+        # A file may use another module path for a configurable than the one that gin registered.
         last = key.selector.split(".")[-1]
         for statement in reversed(self.program.final_bindings):
             same = (statement.scope, statement.param) == (key.scope, key.parameter)
@@ -249,12 +249,12 @@ class GinConfig:
         """Ends the parsing as T5X does: gin checks that all macros and references exist, and locks the config.
 
         Raises:
-          ValueError: gin's complaint.
+          ValueError: a macro or reference does not exist; the message is gin's.
         """
         gin.finalize()
 
     def missing(self) -> list[BindingKey]:
-        """Returns the bindings that are still ``%gin.REQUIRED`` and that something reads."""
+        """Returns the bindings that something reads and that are still ``%gin.REQUIRED``."""
         read = {name for _, value in self.items() for name in self.references(value)}
         return [
             key
@@ -266,15 +266,15 @@ class GinConfig:
 def parse(spec: RunSpec, t5x_parent: Path) -> GinConfig:
     """Parses a run's files and bindings into this process's gin state, up to :meth:`GinConfig.finalize`.
 
-    In a config, ``import __main__ as train_script`` means the binary that T5X was started with. For as long as the
-    parsing lasts, it is the runtime's module for the mode.
+    In a config, ``import __main__ as train_script`` means the binary that T5X was started with. While the config is
+    parsed, ``__main__`` is the runtime's module for the mode.
 
     Args:
       spec: files, bindings and search paths; T5X's own folder is searched after them.
       t5x_parent: the folder that holds the runtime's package ``t5x``.
 
     Raises:
-      Exception: what gin or an imported module raises, with gin's account of where.
+      Exception: any exception of gin or an imported module, to which gin has added where.
     """
     import importlib
 

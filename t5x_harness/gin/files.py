@@ -1,4 +1,4 @@
-"""Finds gin files and Python modules on disk, in the order of a T5X binary, without importing anything."""
+"""Finds gin files and Python modules on disk, in the search order of a T5X binary, without importing anything."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from t5x_harness.version import ORIGIN
 
 
 def module_path(spec: RunSpec) -> tuple[Path, ...]:
-    """Returns the folders in which a run's Python looks for modules, in order."""
+    """Returns the folders in which a run's Python interpreter looks for modules, in order."""
     cwd = Path(os.path.abspath(spec.cwd))
     return (*(cwd / p for p in spec.python_path), cwd, *(Path(p) for p in sys.path if p))
 
 
 @dataclasses.dataclass(frozen=True)
 class FoundModule:
-    """Where a module lives.
+    """The location of a module.
 
     Attributes:
       origin: its file (``__init__.py`` for a package); None for a namespace package, a built-in and other modules
         that have no file.
-      folders: where its submodules are looked up; empty for a plain module.
+      folders: the folders in which its submodules are looked up; empty for a plain module.
     """
 
     origin: Path | None
@@ -44,7 +44,7 @@ class ModuleFinder:
     """Looks up modules as Python would in a run of the config.
 
     Args:
-      path: folders in the order in which Python searches them; entries that are not folders are passed over.
+      path: folders in the order in which Python searches them; other entries are skipped.
       t5x_parent: folder that holds the package ``t5x`` in use; it wins for that name.
     """
 
@@ -68,7 +68,7 @@ class ModuleFinder:
         return name
 
     def beside(self, name: str) -> tuple[str, ...]:
-        """Returns the modules that lie where one of this full name would."""
+        """Returns the modules in the folders that would contain a module with this full name."""
         package, _, _ = name.rpartition(".")
         parent = self.find(package) if package else None
         folders = self._path if not package else parent.folders if parent is not None else ()
@@ -84,12 +84,13 @@ class ModuleFinder:
             found = _look_in(parent.folders, last)
             if found is None and parent.folders:
                 found = _ask_finders(name, parent.folders)
-            # An attribute, such as os.path, once something imported it.
+            # An attribute, such as os.path, after it was imported.
             return found or (FoundModule(None) if sys.modules.get(name) else None)
         if name in sys.builtin_module_names or name in sys.stdlib_module_names:
             return FoundModule(None) if name in sys.builtin_module_names else self._top_level(name)
         if name == ORIGIN.parent.name:
-            # Runs are made by this process's harness, whatever lies on their path: in a checkout, half a package does.
+            # This process's harness makes the runs, even if their path has another one, such as a checkout's half
+            # package.
             return FoundModule(ORIGIN, (ORIGIN.parent,))
         if name == "t5x" and self._t5x_parent is not None:
             return _look_in((self._t5x_parent,), name)
@@ -98,12 +99,12 @@ class ModuleFinder:
     def _top_level(self, name: str) -> FoundModule | None:
         if (found := _look_in(self._path, name)) is not None and not found.is_namespace:
             return found
-        # An editable install answers through a finder of its own, and comes before a bare folder of that name.
+        # An editable install has its own finder, and comes before a bare folder with that name.
         return _ask_finders(name) or found
 
 
 def _look_in(folders: Sequence[Path], name: str) -> FoundModule | None:
-    """Looks in Python's order: in each folder a package, then a module; bare folders only if there is nothing else."""
+    """Looks in Python's order: in each folder a package, then a module; bare folders only if nothing else is found."""
     portions = []
     for folder in folders:
         inner = folder / name
@@ -145,20 +146,20 @@ def _ask_finders(name: str, folders: Sequence[Path] | None = None) -> FoundModul
 
 
 GCS_MOUNT = Path("/gcs")
-"""Where Vertex AI mounts buckets: ``/gcs/bucket/name`` is ``gs://bucket/name``."""
+"""The folder in which Vertex AI mounts buckets: ``/gcs/bucket/name`` is ``gs://bucket/name``."""
 
 _GS = "gs://"
 
 _IN_CLONE = re.compile(r"(?:^|/)t5x/(t5x/.+)")
-"""Of a file in a clone of T5X's repository: jobs start where it was cloned, and include ``t5x/t5x/configs/…``."""
+"""Matches a file in a clone of T5X's repository: jobs start next to the clone, and include ``t5x/t5x/configs/…``."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FoundFile:
-    """A gin file: its absolute path, and the name to show for it.
+    """A gin file: its absolute path and its display name.
 
     Attributes:
-      out_of_reach: where it would have been looked for before, had that place been within reach.
+      out_of_reach: the places that come before it in the search, but cannot be reached from here.
       in_clone: whether the T5X in use provides it in place of a clone of T5X's repository that is not here.
     """
 
@@ -170,13 +171,13 @@ class FoundFile:
 
 @dataclasses.dataclass(frozen=True)
 class NoGinFile:
-    """Why a file cannot be opened.
+    """The reason why a file cannot be opened.
 
     Attributes:
-      kind: ``MISSING_FILE``; ``UNREACHABLE_FILE`` for one that may lie in a bucket that this machine does not see; or
-        ``NOT_A_PACKAGE`` if Gin stops at a folder on the Python path without ``__init__.py`` before it comes to it.
-      names: the folders that were searched, in order; the names under which it may be there; or the file itself.
-      folder: where Gin stops.
+      kind: ``MISSING_FILE``; ``UNREACHABLE_FILE`` for a file that may be in a bucket unavailable to this machine; or
+        ``NOT_A_PACKAGE`` if Gin stops at a folder on the Python path without ``__init__.py`` before it finds the file.
+      names: the folders that were searched, in order; the names under which it may exist; or the file itself.
+      folder: the folder at which Gin stops.
     """
 
     kind: ProblemKind
@@ -188,15 +189,15 @@ class FileFinder:
     """Looks up a gin file as T5X and Gin do together.
 
     The order is the working directory, the search paths, then the folder that holds the package ``t5x``. In each of
-    them, the file itself comes before the file as a resource of a Python package. If a file of T5X's is asked for in a
-    clone of its repository that only the job has, the package in use provides it.
+    them, the file itself comes before the file as a resource of a Python package. If one of T5X's files is requested in
+    a clone of its repository that only the job has, the package in use provides it.
 
     Args:
       cwd: the run's working directory.
-      search_paths: as ``--gin_search_paths``; empty means T5X's default, the working directory.
+      search_paths: the folders of ``--gin_search_paths``; empty means T5X's default, the working directory.
       t5x_parent: folder that holds the package ``t5x`` in use.
-      modules: finds the packages.
-      buckets: folder with a folder for each bucket; by default where Vertex AI mounts them.
+      modules: the finder of packages.
+      buckets: a folder with a folder for each bucket; by default the one in which Vertex AI mounts them.
     """
 
     def __init__(
@@ -244,7 +245,7 @@ class FileFinder:
         return NoGinFile(ProblemKind.MISSING_FILE, searched)
 
     def _in_clone(self, target: str) -> Path | None:
-        """Returns the package's own file if a target lies in the package of a clone; None if it does not."""
+        """Returns the file of the package in use if a target is in a clone's package; None if it is not."""
         inside = _IN_CLONE.search(target)
         if inside is None or self._t5x_parent is None:
             return None
@@ -252,7 +253,7 @@ class FileFinder:
         return path if path.is_file() else None
 
     def _path(self, joined: str) -> Path | None:
-        """Returns where a name lies on this machine; None for one in a bucket that is not here."""
+        """Returns the local path of a name; None if it is in a bucket that is not available here."""
         path = GCS_MOUNT / joined.removeprefix(_GS).lstrip("/") if joined.startswith(_GS) else self._cwd / joined
         if not path.is_relative_to(GCS_MOUNT):
             return path
@@ -262,14 +263,14 @@ class FileFinder:
 
     def _found(self, path: Path, out_of_reach: tuple[str, ...]) -> FoundFile:
         tidy = Path(os.path.normpath(path))
-        if tidy != path and not _is_same(tidy, path):  # `..` behind a link to another folder
+        if tidy != path and not _is_same(tidy, path):  # `..` after a link to another folder
             tidy = path
         return FoundFile(tidy, self.shown(tidy), out_of_reach)
 
     def shown(self, path: Path) -> str:
-        """Returns a path as users should read it.
+        """Returns a path in the form to show to users.
 
-        An object is ``gs://…``, and a file below the working directory is relative to it.
+        An object has the form ``gs://…``, and a file below the working directory is relative to it.
         """
         if self._buckets != GCS_MOUNT and path.is_relative_to(self._buckets):
             return f"{_GS}{path.relative_to(self._buckets)}"
@@ -278,12 +279,12 @@ class FileFinder:
     def _package(self, joined: str) -> FoundModule | None:
         """Returns the Python package that is named as the file's folder."""
         name = os.path.dirname(joined).replace("/", ".")
-        # Gin asks for any folder, even one whose name no import statement could spell.
+        # Gin looks up any folder, even one whose name no import statement could spell.
         return self._modules.find(name) if all(name.split(".")) else None
 
 
 def _resource(package: FoundModule, joined: str) -> Path | None:
-    """Returns the file beside a package's own ``__init__.py``."""
+    """Returns the file next to a package's ``__init__.py``."""
     if package.origin is None:
         return None
     path = package.origin.parent / os.path.basename(joined)

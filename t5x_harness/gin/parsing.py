@@ -1,4 +1,4 @@
-"""Gin's own parser over one text: every statement it can read, and every syntax error, instead of the first."""
+"""Gin's own parser over one text: every statement it can read, and every syntax error instead of only the first."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from t5x_harness.gin.values import Macro, Reference
 
 _STATEMENT = re.compile(r"(?:import|from|include)\s|[A-Za-z_][\w./]*\s*[=:]")
 _MOST_ERRORS = 20  # in one file; more are noise
-# Before Python 3.12 an f-string is one token, as other strings are.
+# Before Python 3.12, an f-string is one token, like other strings.
 _F_STRING = getattr(tokenize, "FSTRING_START", None)
 
 
@@ -39,25 +39,25 @@ class _Delegate(config_parser.ParserDelegate):  # type: ignore[misc]
         return Macro(macro_name)
 
 
-# What the parser and the tokenizer below it raise on bad text; a value that cannot be a dict key is a TypeError.
+# The errors of the parser and its tokenizer for bad text; a value that cannot be a dict key raises a TypeError.
 _PARSE_ERRORS = (
     *(SyntaxError, tokenize.TokenError, ValueError, TypeError),
     *(AssertionError, StopIteration, IndexError, RecursionError),
 )
 
 
-@functools.lru_cache(maxsize=1024)  # the runs of one call include the same few files
+@functools.lru_cache(maxsize=1024)  # the runs of a call include the same few files
 def parse(text: str) -> tuple[tuple[Any, ...], tuple[SyntaxProblem, ...]]:
     """Parses Gin text.
 
-    After an error the parser starts anew at the next line that looks like a statement, so one reading shows them all.
+    After an error, the parser resumes at the next line that looks like a statement, so one pass shows all errors.
 
     Args:
-      text: with newlines at the end of lines, as Python reads text files; other characters end no line for Gin.
+      text: the text, with newlines as line ends, as Python reads text files; Gin accepts no other line ends.
 
     Returns:
-      Gin's own statements in order, whose macros and references are ours, and the syntax problems in order, with lines
-      counted from 1. The same text gives the same objects, so their values must not be changed.
+      Gin's statements in order, with macros and references of this project's types, and the syntax problems in order,
+      with lines counted from 1. The same text gives the same objects, so their values must not be changed.
     """
     lines = text.removesuffix("\n").split("\n")
     statements: list[Any] = []
@@ -79,7 +79,7 @@ def _parse_from(lines: list[str], start: int) -> tuple[list[Any], SyntaxProblem 
     source = "\n" * start + "\n".join(lines[start:]) + "\n"
     parser: config_parser.ConfigParser | None = None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a string such as '\d' warns for the harness's own line
+        warnings.simplefilter("ignore")  # a string such as '\d' would cause a warning about a line of the harness
         try:
             parser = config_parser.ConfigParser(source, _Delegate())
             while (statement := parser.parse_statement()) is not None:
@@ -87,13 +87,13 @@ def _parse_from(lines: list[str], start: int) -> tuple[list[Any], SyntaxProblem 
         except _PARSE_ERRORS as error:
             line = min(max(_error_line(error, parser), start + 1), len(lines))
             while line > start + 1 and not lines[line - 1].strip():
-                line -= 1  # what ends too early ends where its text does
+                line -= 1  # unfinished text is at fault at its end
             return statements, SyntaxProblem(line, lines[line - 1], _words(error, parser))
     return statements, None
 
 
 def _error_line(error: BaseException, parser: config_parser.ConfigParser | None) -> int:
-    """Returns the line of an error: Gin and the tokenizer put it into different places."""
+    """Returns the line of an error, which Gin and the tokenizer store in different places."""
     for where in (*error.args[1:], getattr(error, "lineno", None)):
         if isinstance(where, int):
             return where

@@ -1,4 +1,4 @@
-"""What the reader could not make sense of; the rules turn these into findings."""
+"""Problems that the reader met in a config; the rules turn them into findings."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from t5x_harness.spec import Location
 
 
 class ProblemKind(enum.Enum):
-    """What went wrong while reading, in words.
+    """Kinds of problems while reading, in words.
 
-    ``UNREACHABLE_FILE`` alone is not a mistake: the file lies in a bucket that this machine does not see, and no rule
+    Only ``UNREACHABLE_FILE`` is not a mistake: the file is in a bucket that this machine cannot reach, and no rule
     may make a finding of it.
     """
 
@@ -48,10 +48,10 @@ class Problem:
 
     Attributes:
       kind: see :class:`ProblemKind`.
-      location: where; line 0 stands for a file that the user named, for which no line asks.
+      location: its place; line 0 means a file that the user named, which no line includes.
       subject: the file, module, selector or line of text that is at fault.
-      detail: more about it, such as the parser's own words.
-      names: what helps to fix it: the places searched, the names that match.
+      detail: details, such as the parser's message.
+      names: names that help to fix it, such as the places searched or the names that match.
     """
 
     kind: ProblemKind

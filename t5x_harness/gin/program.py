@@ -1,4 +1,4 @@
-"""The statements of a run's gin files in the order in which T5X executes them, and what they come to."""
+"""The statements of a run's gin files in the order in which T5X executes them, and their effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from t5x_harness.gin.values import Macro, Reference, is_required, macros_in, ref
 from t5x_harness.spec import Location, Mode, RunSpec
 
 BINDINGS = "--gin bindings"
-"""The file name in locations of statements that came from the command line, or with the run."""
+"""The file name in locations of statements that were given on the command line or with the run."""
 
 MAIN = "__main__"
 
@@ -23,10 +23,10 @@ ENTRY_POINTS: Mapping[Mode, tuple[str, str]] = {
     Mode.EVAL: ("t5x.eval", "evaluate"),
     Mode.INFER: ("t5x.infer", "infer"),
 }
-"""For each mode the module that T5X runs as ``__main__`` and the function in it that the config binds."""
+"""The module that T5X runs as ``__main__`` in each mode, and the function in it that the config binds."""
 
 ENTRIES: Mapping[str, Mode] = {f"{MAIN}.{function}": mode for mode, (_, function) in ENTRY_POINTS.items()}
-"""The function that T5X calls in each mode, by its full name here."""
+"""The full name, in this package, of the function that T5X calls in each mode."""
 
 
 _PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
@@ -52,7 +52,7 @@ class Import:
 
 @dataclasses.dataclass(frozen=True)
 class Include:
-    """An include statement and the file that it found; None if there was none."""
+    """An include statement and the file that it found; None if it found none."""
 
     location: Location
     target: str
@@ -61,7 +61,7 @@ class Include:
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-    """The head of a block, ``scope/selector:``, where Gin looks up the name before its bindings.
+    """The head of a block, ``scope/selector:``, in which Gin looks up the name before its bindings.
 
     ``target`` and ``resolved`` mean the same as in :class:`Binding`.
     """
@@ -124,16 +124,16 @@ class GinProgram:
     """A run's gin files and bindings, read but not executed.
 
     Attributes:
-      spec: what was read.
+      spec: the run that was read.
       files: names of the files, each once, in the order in which they were opened.
       statements: in the order of execution.
-      problems: what T5X could not read.
-      not_checked: what static reading cannot judge, in words.
+      problems: the problems that T5X would meet while reading.
+      not_checked: the checks that static reading cannot make, in words.
       t5x_parent: the folder with the package ``t5x`` that was read; None for none.
-      texts: what the files hold, by their names, with line feeds at the end of lines.
-      in_clone: files that were asked for in a clone of T5X's repository which only the job has, by the names used for
-        them: where the same files of the T5X in use lie.
-      possible_constants: macros without a binding that a module of the user's may define by ``gin.constant``.
+      texts: the texts of the files by their names, with line feeds as line ends.
+      in_clone: where the T5X in use has the files that were requested in a clone of T5X's repository; only the job has
+        the clone. The keys are the names used in the requests.
+      possible_constants: macros without a binding that one of the user's modules may define by ``gin.constant``.
     """
 
     spec: RunSpec
@@ -148,7 +148,7 @@ class GinProgram:
 
     @property
     def complete(self) -> bool:
-        """Whether every statement was read, so that an absence means something."""
+        """Whether every statement was read, so that a missing statement means something."""
         return not any(p.loses_statements for p in self.problems)
 
     def problems_of(self, kind: ProblemKind) -> tuple[Problem, ...]:
@@ -157,7 +157,7 @@ class GinProgram:
 
     @property
     def clone_doubts(self) -> tuple[str, ...]:
-        """What every stage that reads files of a clone of T5X's repository has to leave open."""
+        """The doubts of every stage that reads files of a clone of T5X's repository."""
         if not self.in_clone:
             return ()
         asked = ", ".join(self.in_clone)
@@ -165,7 +165,7 @@ class GinProgram:
 
     @cached_property
     def bindings(self) -> tuple[Binding, ...]:
-        """Every parameter binding, overridden ones too, in the order of execution."""
+        """Every parameter binding, including overridden ones, in the order of execution."""
         return tuple(s for s in self.statements if isinstance(s, Binding))
 
     @cached_property
@@ -175,7 +175,7 @@ class GinProgram:
 
     @cached_property
     def own_lines(self) -> Mapping[str, tuple[str, ...]]:
-        """The lines of the user's files, by their names; without files of T5X and of installed packages."""
+        """The lines of the user's files by their names, without files of T5X and of installed packages."""
         return {
             file: tuple(text.removesuffix("\n").split("\n"))
             for file, text in self.texts.items()
@@ -200,24 +200,24 @@ class GinProgram:
         return file not in (BINDINGS, *self.spec.gin_files) and self.is_installed(file)
 
     def name_of(self, file: str) -> str:
-        """Returns a package's file as includes name it, ``t5x/configs/runs/finetune.gin``; others as they are."""
+        """Returns a package's file as includes name it, ``t5x/configs/runs/finetune.gin``; others unchanged."""
         path = Path(os.path.realpath(Path(self.spec.cwd) / file))
         if self.t5x_parent is not None:
-            package = os.path.realpath(Path(self.t5x_parent) / "t5x")  # which may be linked to a folder of any name
+            package = os.path.realpath(Path(self.t5x_parent) / "t5x")  # which may be a link to a folder with any name
             if path.is_relative_to(package):
                 return str("t5x" / path.relative_to(package))
         folder = next((folder for folder in path.parents if folder.name in _PACKAGE_FOLDERS), None)
         return str(path.relative_to(folder)) if folder is not None and self.is_installed(file) else file
 
     def is_of_t5x(self, file: str) -> bool:
-        """Returns whether a file that was read lies in the package ``t5x``."""
+        """Returns whether a file that was read is in the package ``t5x``."""
         if self.t5x_parent is None:
             return False
         return (Path(self.spec.cwd).absolute() / file).is_relative_to(Path(self.t5x_parent) / "t5x")
 
     @cached_property
     def final(self) -> Mapping[tuple[str, str, str], Binding | MacroBinding]:
-        """For every key the statement that won: the last one."""
+        """The winning statement of every key, which is the last one."""
         return {s.key: s for s in self.statements if isinstance(s, (Binding, MacroBinding))}
 
     @cached_property
@@ -276,7 +276,7 @@ class GinProgram:
 
     @cached_property
     def _uses(self) -> Mapping[str | None, tuple[tuple[Reference, Binding | MacroBinding], ...]]:
-        """The references in final values by what they refer to, and all of them under None."""
+        """The references in final values by their targets, and all of them under None."""
         found: dict[str | None, list[tuple[Reference, Binding | MacroBinding]]] = {None: []}
         for statement in self.final.values():
             for reference in references_in(statement.value):
@@ -286,7 +286,7 @@ class GinProgram:
         return {target: tuple(uses) for target, uses in found.items()}
 
     def uses(self, target: str | None = None) -> Iterator[tuple[Reference, Binding | MacroBinding]]:
-        """Returns the references in final values, those to ``target`` alone if that is given, and where they stand."""
+        """Returns the references in final values, or only those to ``target``, and the statements that contain them."""
         return iter(self._uses.get(target, ()))
 
     @cached_property
@@ -295,7 +295,7 @@ class GinProgram:
         return frozenset(s for reference, _ in self.uses() for s in scope_chain(reference.scope) if s)
 
     def lookup(self, target: str, param: str, scope: str = "") -> Binding | None:
-        """Returns the binding that a configurable called in ``scope`` takes a parameter from; None for the default."""
+        """Returns the binding from which a configurable called in ``scope`` takes a parameter; None for the default."""
         for name in reversed(scope_chain(scope)):
             winner = self.final.get((name, target, param))
             if isinstance(winner, Binding):
@@ -314,7 +314,7 @@ class GinProgram:
 
     @cached_property
     def entries(self) -> tuple[Binding, ...]:
-        """The first final binding of each function of the binary that the config binds, in order."""
+        """The first final binding of each of the binary's functions that the config binds, in order."""
         found: dict[str, Binding] = {}
         for binding in self.final_bindings:
             if binding.target.startswith(f"{MAIN}.") and binding.target.count(".") == 1:
@@ -338,6 +338,6 @@ class GinProgram:
 
 
 def scope_chain(scope: str) -> tuple[str, ...]:
-    """Returns the scopes whose bindings a call in ``scope`` takes, weakest first: of ``a/b`` also ``""`` and ``a``."""
+    """Returns the scopes whose bindings a call in ``scope`` takes, weakest first: for ``a/b`` also ``""`` and ``a``."""
     parts = scope.split("/") if scope else []
     return ("", *("/".join(parts[: i + 1]) for i in range(len(parts))))

@@ -1,4 +1,4 @@
-"""One module's source: what it says for certain about the names in it, without importing the module."""
+"""One module's source: finds what is certain about the names in it, without importing the module."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-# Names may come into a module, or leave it, in ways that no reading shows.
+# Code may add names to a module, or remove them, in ways that reading does not show.
 _OPEN = re.compile(
     r"\b(?:globals|vars|locals|setattr|delattr|exec|eval|__getattr__|__dict__|__import__|import_module)\b|import\s*\*"
 )
 _IMPORT_PATH = re.compile(r"\b(?:__path__|extend_path|addsitedir|meta_path|path_hooks)\b|\bsys\.(?:path|modules)\b")
 _CONSTANTS = re.compile(r"\bconstants_from_enum\b|\bconstant\b")
 
-# Gin looks through what its own decorators make; others may change a signature.
+# Gin looks through its own decorators; others may change a signature.
 _GIN_DECORATORS = frozenset({"gin.configurable", "gin.register"})
 _DATACLASSES = frozenset({"dataclasses.dataclass", "flax.struct.dataclass"})
 _BESIDE_INIT = frozenset({"frozen", "eq", "order", "repr", "slots", "kw_only", "unsafe_hash"})
-"""What does not bear on the constructor of a dataclass."""
+"""The options of a dataclass that do not affect its constructor."""
 _FLAX_MODULE = "flax.linen.Module"
 _FLAX_FIELDS = ("parent", "name")
 
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-    """What Gin can bind of a function or class: the names in order, and whether any other name works, too.
+    """The parameters of a function or class that Gin can bind: the names in order, and whether any other name works.
 
-    ``defaults`` has those that are literals and not None. ``denied`` has those that a decorator keeps from Gin.
+    ``defaults`` has the defaults that are literals and not None. ``denied`` has the names that a decorator denies to
+    Gin.
     """
 
     names: tuple[str, ...]
@@ -45,8 +46,8 @@ class ModuleSource:
     Args:
       name: the module's full name.
       text: its source.
-      tree: the same, parsed.
-      is_package: whether it is an ``__init__.py``.
+      tree: the parsed source.
+      is_package: whether the source is an ``__init__.py``.
     """
 
     def __init__(self, name: str, text: str, tree: ast.Module, *, is_package: bool) -> None:
@@ -61,7 +62,7 @@ class ModuleSource:
         return _OPEN.search(self._text) is not None
 
     def mentions(self, word: str) -> bool:
-        """Returns whether a word stands anywhere in it."""
+        """Returns whether a word occurs anywhere in it."""
         return re.search(rf"\b{re.escape(word)}\b", self._text) is not None
 
     @functools.cached_property
@@ -101,7 +102,7 @@ class ModuleSource:
 
     @functools.cached_property
     def imported_modules(self) -> tuple[str, ...]:
-        """The modules that any import in it may load, those inside functions too; not those for type checkers."""
+        """The modules that any import in it may load, including those in functions but not those for type checkers."""
         found: dict[str, None] = {}
         for node in _executed(self._tree):
             if isinstance(node, ast.Import):
@@ -121,7 +122,7 @@ class ModuleSource:
 
     @functools.cached_property
     def _definitions(self) -> dict[str, ast.FunctionDef | ast.ClassDef]:
-        """The functions and classes that are defined once, at top level, and never assigned anew."""
+        """The functions and classes that are defined once, at top level, and never reassigned."""
         found = {n.name: n for n in self._tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
         counts = collections.Counter(_bound_names(self._tree))
         return {name: node for name, node in found.items() if counts[name] == 1}
@@ -137,13 +138,13 @@ class ModuleSource:
         return tuple(n.name for n in self._tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef)))
 
     def methods(self, symbol: str) -> tuple[str, ...]:
-        """Returns the methods that a class states itself."""
+        """Returns the methods that a class itself defines."""
         node = self._definitions.get(symbol)
         body = node.body if isinstance(node, ast.ClassDef) else ()
         return tuple(n.name for n in body if isinstance(n, ast.FunctionDef))
 
     def parameters(self, symbol: str) -> Parameters | None:
-        """Returns what Gin can bind of a function or class; None if that is not certain."""
+        """Returns the parameters of a function or class that Gin can bind; None if they are not certain."""
         node = self._definitions.get(symbol)
         if node is None or self.is_open:
             return None
@@ -175,7 +176,7 @@ class ModuleSource:
         return self._fields(node) if is_plain and _BESIDE_INIT.issuperset(given) else None
 
     def _fields(self, node: ast.ClassDef) -> Parameters | None:
-        """Returns the fields of a dataclass; None if one is made in a way that is not plain."""
+        """Returns the fields of a dataclass; None if one is not defined in a plain way."""
         names: dict[str, ast.expr | None] = {}
         for part in node.body:
             if not isinstance(part, ast.AnnAssign) or not isinstance(part.target, ast.Name):
@@ -189,11 +190,11 @@ class ModuleSource:
         return Parameters(tuple(names), defaults=_literals(names))
 
     def _full_name(self, node: ast.expr) -> str | None:
-        """Returns ``dataclasses.dataclass`` for what an expression names, through the module's imports."""
+        """Returns the full name that an expression means through the imports, such as ``dataclasses.dataclass``."""
         if isinstance(node, ast.Name):
             if node.id in self.imports:
                 name = self.imports[node.id]
-                # The same module under the name that the rest of this file uses.
+                # The same module, by the name that the rest of this file uses.
                 return {"gin.config": "gin", "flax.linen.module.Module": _FLAX_MODULE}.get(name, name)
             return node.id if node.id not in self._definitions else None
         if isinstance(node, ast.Attribute):
@@ -231,7 +232,7 @@ def _allowed(parameters: Parameters, decorator: ast.Call) -> Parameters | None:
 
 
 def _literals(values: Mapping[str, ast.expr | None]) -> dict[str, Any]:
-    """Returns the values that are literals and not None."""
+    """Returns the values that are literals other than None."""
     found = {}
     for name, node in values.items():
         try:
@@ -248,7 +249,7 @@ def _method(node: ast.ClassDef, name: str) -> ast.FunctionDef | None:
 
 
 def _has_plain_body(node: ast.ClassDef) -> bool:
-    """Returns whether a class body only holds definitions, each made once, and assigns no constructor."""
+    """Returns whether a class body contains only definitions, only one constructor, and no assignment of one."""
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.AnnAssign, ast.Assign, ast.Expr, ast.Pass)
     assigned = [t.id for n in node.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)]
     methods = [n.name for n in node.body if isinstance(n, ast.FunctionDef)]
@@ -260,7 +261,7 @@ def _has_plain_body(node: ast.ClassDef) -> bool:
 
 
 def _executed(tree: ast.Module) -> Iterator[ast.AST]:
-    """Yields all nodes but those below ``if TYPE_CHECKING``."""
+    """Yields all nodes except those below ``if TYPE_CHECKING``."""
     waiting: collections.deque[ast.AST] = collections.deque([tree])
     while waiting:
         node = waiting.popleft()
@@ -272,7 +273,7 @@ def _executed(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:
-    """Yields the names that a module binds at top level, once for each time, those that functions bind included."""
+    """Yields the names that a module binds at top level, also from functions; a name comes once per binding."""
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()

@@ -31,43 +31,43 @@ from t5x_harness.gin.symbols import FileScope, Registry
 from t5x_harness.gin.values import Reference
 from t5x_harness.spec import Location, RunSpec
 
-_DEEPEST_INCLUDE = 500  # Gin takes two of Python's thousand stack frames for each
-_MOST_BYTES = 1_000_000  # of one file; what T5X writes of a whole run's config has some 20,000
-_MOST_FILES = 10_000  # of one run, each counted as often as it is included
+_DEEPEST_INCLUDE = 500  # Gin uses two of Python's thousand stack frames for each
+_MOST_BYTES = 1_000_000  # of one file; the config that T5X writes for a whole run has about 20,000
+_MOST_FILES = 10_000  # of one run, each counted every time it is included
 
 _NO_BUCKETS = "its bucket is not mounted here"
 
-# Their configurables all have a decorator-free form, so that an unknown bare name cannot come from them.
+# None of their configurables needs a decorator, so an unknown bare name cannot be theirs.
 _UNDECORATED = frozenset({"seqio", "optax", "flax", "jax", "numpy", "tensorflow", "t5x", MAIN, "__gin__"})
 
 
 def read(spec: RunSpec, *, t5x_parent: Path | None, texts: Mapping[Path, str] | None = None) -> GinProgram:
-    """Reads everything a run would read.
+    """Reads everything that a run would read.
 
     Args:
-      spec: gin files, bindings, search paths and python path; its ``cwd`` is what relative paths start from.
+      spec: gin files, bindings, search paths and python path; relative paths start from its ``cwd``.
       t5x_parent: the folder that holds the run's package ``t5x``; None for none.
-      texts: what to read in place of what files hold, by their real paths.
+      texts: the texts to read in place of files, by the files' real paths.
 
     Returns:
-      The program. Nothing that a file may contain makes this raise; see ``GinProgram.problems``.
+      The program. No content of a file makes this raise; see ``GinProgram.problems``.
     """
     return _GinReader(spec, t5x_parent, texts or {}).read()
 
 
 def open_named(spec: RunSpec, *, t5x_parent: Path | None) -> GinProgram:
-    """Opens the files that the user named, each alone, and says in ``problems`` what is wrong with that."""
+    """Opens each file that the user named by itself, and reports in ``problems`` what went wrong."""
     return _GinReader(spec, t5x_parent, {}).open_named()
 
 
 class _OpenFile:
-    """A file whose statements are being read; kept on a list instead of Python's stack, which deep includes exhaust.
+    """A file whose statements are being read; kept in a list, because deep includes would exhaust Python's stack.
 
     Attributes:
       found: the file.
       chain: the include statements that led to it, outermost first.
       scope: its imports.
-      statements: those that are left.
+      statements: the statements that are left.
       errors: the syntax errors that are left.
     """
 
@@ -140,7 +140,7 @@ class _GinReader:
         )
 
     def _without_constants(self, program: GinProgram) -> GinProgram:
-        """Adds a doubt to the program if its unbound macros may be constants that a module defines."""
+        """Adds a doubt to the program if its unbound macros may be constants defined by a module."""
         names = [name for name, _ in program.undefined_macros]
         module = definer_of_constants(SourceFinder(self._modules), self._unknown_imports) if names else None
         if module is None:
@@ -164,7 +164,7 @@ class _GinReader:
         self._problems.append(Problem(kind, where, subject, detail, names))
 
     def _enter(self, target: str, where: Location, chain: tuple[Location, ...]) -> str | None:
-        """Opens a file that ``where`` asks for, to be read next. Returns the name to show for it if there is one."""
+        """Opens a file that ``where`` names, to be read next. Returns its display name; None if it cannot be opened."""
         found = self._files.find(target)
         if isinstance(found, NoGinFile):
             detail = _NO_BUCKETS if found.kind is ProblemKind.UNREACHABLE_FILE else found.folder
@@ -192,7 +192,7 @@ class _GinReader:
     def _may_show(self, path: Path) -> bool:
         """Returns whether findings may quote a file.
 
-        They may not quote a file of the machine that an include or a link happens to name.
+        They may not quote a file of the machine that an include or a link merely names.
         """
         spec = self._spec
         real = Path(os.path.realpath(path))
@@ -200,7 +200,7 @@ class _GinReader:
         return real.suffix == ".gin" or any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
 
     def _text(self, found: FoundFile, target: str, where: Location) -> str | None:
-        """Returns the text of a file; None if it cannot be read, or is being read already."""
+        """Returns the text of a file; None if it cannot be read, or is already being read."""
         paths = [file.found.path for file in self._open]
         if found.path in paths or len(self._opened) >= _MOST_FILES:
             loop = [*(file.found.shown for file in self._open), found.shown]
@@ -223,7 +223,7 @@ class _GinReader:
         return None
 
     def _next_statement(self) -> None:
-        """Reads on in the innermost open file."""
+        """Continues reading in the innermost open file."""
         file = self._open[-1]
         raw = next(file.statements, None)
         while file.errors and (raw is None or file.errors[0].line < raw.location.line_num):
@@ -256,7 +256,7 @@ class _GinReader:
             elif scope.imports:
                 names = tuple(str(i) for i in scope.imports)
                 self._problem(ProblemKind.LATE_REGISTRATION, where, raw.module, names=names)
-                scope.enable_dynamic_registration()  # to judge the rest of the file by what was meant
+                scope.enable_dynamic_registration()  # to judge the rest of the file by the intended meaning
                 for statement in list(scope.imports):
                     scope.add(statement)
             else:
@@ -326,7 +326,7 @@ class _GinReader:
         return None
 
     def _once(self, problem: Problem) -> None:
-        """Adds a problem with a selector; in a block the head and each line name the same one, and once is enough."""
+        """Adds a problem with a selector; in a block, the head and each line name the same one, reported once."""
         at, last = problem.location, self._problems[-1] if self._problems else None
         if (
             last is None
@@ -340,9 +340,9 @@ class _GinReader:
         return may_register(SourceFinder(self._modules), modules)
 
     def _surely_unknown(self, selector: str) -> bool:
-        """Returns whether no decorator in a user's module can register this name.
+        """Returns whether no decorator in any of the user's modules can register this name.
 
-        That is so if no module has one, or if the name means T5X's binary or a part of T5X.
+        That is the case if no module has such a decorator, or if the name means T5X's binary or a part of T5X.
         """
         aliases = {i.name for i in self._statements if isinstance(i, Import) and i.module == MAIN}
         return (

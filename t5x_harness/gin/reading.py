@@ -1,4 +1,4 @@
-"""Reads a run with the T5X that it means."""
+"""Reads a run with the T5X that it asks for."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def program_of(
       spec: the run.
       t5x_parent: the folder that holds the package ``t5x``, or that package itself; None looks for the T5X that
         ``spec.runtime`` means.
-      texts: what to read in place of what files hold, by their real paths.
+      texts: the texts to read in place of files, by the files' real paths.
 
     Raises:
-      RuntimeError: ``spec.runtime`` asks for a T5X that is not there; only if ``t5x_parent`` is None.
+      RuntimeError: ``spec.runtime`` asks for a T5X that is not installed; only if ``t5x_parent`` is None.
     """
     return read(spec, t5x_parent=_parent(spec, t5x_parent), texts=texts)
 
 
 def named_files_of(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> GinProgram:
-    """Opens only the files that the user named: ``problems`` says what is wrong with that. See :func:`program_of`."""
+    """Opens only the files that the user named, and reports in ``problems`` what went wrong. See :func:`program_of`."""
     return open_named(spec, t5x_parent=_parent(spec, t5x_parent))
 
 
@@ -49,19 +49,19 @@ def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
 
 
 def snapshot_of(program: GinProgram) -> Snapshot:
-    """Returns what is known of the configurables that a program may name."""
+    """Returns the known facts about the configurables that a program may name."""
     parent = Path(program.t5x_parent) if program.t5x_parent else None
     return Snapshot(parent, ModuleFinder(module_path(program.spec), parent))
 
 
-_STACK = "seqio"  # what every T5X imports
+_STACK = "seqio"  # a package that every T5X imports
 
 
 def leave_modules_open(program: GinProgram) -> GinProgram:
-    """Returns what was read, without findings of packages that are missing here if the run starts elsewhere anyway.
+    """Returns a program without its problems about missing packages, if the run can only start elsewhere anyway.
 
     Args:
-      program: of a config that is only linted here. One that is about to run here needs its packages here.
+      program: the program of a config that is only linted here. To run here, it would need its packages here.
     """
     absent = {p.detail: None for p in program.problems if _is_absent_package(p)}
     if not absent or ModuleFinder(module_path(program.spec), None).find(_STACK) is not None:
@@ -75,7 +75,7 @@ def leave_modules_open(program: GinProgram) -> GinProgram:
 
 
 def _is_absent_package(problem: Problem) -> bool:
-    """Returns whether all of a package is missing; one that is there and lacks a part is misspelt in any Python."""
+    """Returns whether a whole package is missing; if only a part is missing, its name is misspelled in any Python."""
     return problem.kind is ProblemKind.MISSING_MODULE and "." not in problem.detail
 
 

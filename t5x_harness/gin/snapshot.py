@@ -1,4 +1,4 @@
-"""Configurables and their parameters: of T5X and its libraries from snapshots, of other modules from their source."""
+"""Configurables and their parameters: from snapshots for T5X and its libraries, from source for other modules."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from t5x_harness.gin.sources import SourceFinder, may_load
 from t5x_harness.gin.symbols import BINARIES, BUILTINS
 
 LIBRARIES = ("seqio", "optax")
-"""The libraries beside T5X that have a snapshot; package and distribution share the name."""
+"""The libraries other than T5X that have a snapshot; package and distribution share the name."""
 
-# What Gin itself provides, and the parameters of it.
+# The configurables that Gin itself provides, and their parameters.
 _GIN: Mapping[str, tuple[str, ...]] = {
     "gin.macro": ("value",),
     "gin.constant": (),
@@ -35,11 +35,11 @@ class Configurable:
 
     Attributes:
       name: full name, ``t5x.utils.DatasetConfig``.
-      parameters: what Gin can bind, in order; None if the record does not say.
-      required: those without a default.
-      takes_any: whether it takes any keyword.
-      defaults: those that are numbers, booleans, texts or lists (for tuples, too), as far as they are recorded.
-      denied: parameters that its own decorator keeps from Gin.
+      parameters: the parameters that Gin can bind, in order; None if the record does not list them.
+      required: the parameters without a default.
+      takes_any: whether it accepts any keyword.
+      defaults: the recorded defaults that are numbers, booleans, texts or lists, which also stand for tuples.
+      denied: the parameters that its own decorator denies to Gin.
     """
 
     name: str
@@ -51,12 +51,12 @@ class Configurable:
 
 
 class Snapshot:
-    """What T5X, its libraries and the user's modules offer, and a cautious answer where what is in use may differ.
+    """The names in T5X, its libraries and the user's modules; answers are cautious if the version in use may differ.
 
     Args:
       t5x_parent: the folder with the package ``t5x`` in use; its sources are searched for a name before that name is
         called unknown, because a fork may have more than the record.
-      modules: finds the installed libraries and the user's modules; without it, nothing is known of the latter.
+      modules: the finder of installed libraries and of the user's modules; without it, the latter are unknown.
     """
 
     def __init__(self, t5x_parent: Path | None, modules: ModuleFinder | None = None) -> None:
@@ -66,7 +66,7 @@ class Snapshot:
         self._doubts: dict[str, str | None] = {}
 
     def module_of(self, name: str) -> str | None:
-        """Returns the known module that a full name lies in: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
+        """Returns the known module that a full name belongs to: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
         if name.split(".")[0] == BUILTINS or name in _GIN:
             return name.split(".")[0]
         recorded = _recorded_module(name)
@@ -81,7 +81,7 @@ class Snapshot:
         symbol, _, method = name[len(module) + 1 :].partition(".")
         if name in _GIN:
             return Configurable(name, _GIN[name], _GIN[name])
-        if module not in _modules(module):  # what the source of a module that has no snapshot says
+        if module not in _modules(module):  # from the source of a module that has no snapshot
             if self._sources is None or self._sources.lacks(module, symbol):
                 return None
             found = self._sources.parameters(module, symbol) if not method else None
@@ -102,11 +102,11 @@ class Snapshot:
         return Configurable(name, (*required, *optional), required, takes_any, defaults)
 
     def canonical(self, name: str) -> str:
-        """Returns the one name of something that several modules of a library have: ``seqio.Evaluator``."""
+        """Returns the canonical name of a thing that several modules of a library export: ``seqio.Evaluator``."""
         return _canonical(name)
 
     def doubt(self, name: str) -> str | None:
-        """Returns why a library in use may differ from its record; None if there is no reason to think so."""
+        """Returns why a library in use may differ from its record; None if nothing suggests that it does."""
         library = name.split(".")[0]
         if library not in LIBRARIES or self._finder is None:
             return None
@@ -146,7 +146,7 @@ class Snapshot:
         )
 
     def is_module(self, name: str) -> bool:
-        """Returns whether a full name surely means a module."""
+        """Returns whether a full name certainly means a module."""
         if name in _modules(name):
             package, _, last = name.rpartition(".")
             return last not in _modules(name).get(package, {})
@@ -160,7 +160,7 @@ class Snapshot:
 
     @property
     def is_embedded(self) -> bool:
-        """Whether the T5X in use is the harness's own, which has the recorded interface."""
+        """Whether the T5X in use is the embedded one, which has the recorded interface."""
         return self._t5x_parent == Path(__file__).parents[1] / "embedded"
 
     def is_class(self, name: str) -> bool:
@@ -171,13 +171,13 @@ class Snapshot:
         return bool(entry.get("class"))
 
     def mentions(self, module: str, word: str, *, anywhere: bool = False) -> bool:
-        """Returns whether a module in use may have a name that is not known: names may be made at import.
+        """Returns whether a module in use may have an unknown name, as names may be created at import.
 
         Args:
           module: full name of the module.
           word: the name.
-          anywhere: whether it may be anything that the module's text has, such as a method, and not only a name of the
-            module's own.
+          anywhere: whether the word may be anything in the module's text, such as a method, and not only one of the
+            module's own names.
         """
         if module == BUILTINS:
             return False
@@ -187,7 +187,7 @@ class Snapshot:
         source = sources.source(module) if sources is not None else None
         is_read = not anywhere and (self.is_embedded or module not in _modules(module))
         if sources is not None and source is not None and is_read:
-            is_whole = module in _modules(module) or not source.is_open  # nothing comes into the embedded one unread
+            is_whole = module in _modules(module) or not source.is_open  # reading the embedded T5X shows all names
             return not (is_whole and word not in source.bound and not sources.is_module(f"{module}.{word}"))
         if module not in _modules(module):
             return source is None or source.is_open or source.mentions(word)
@@ -205,13 +205,13 @@ class Snapshot:
         return names is not None and parameter in names
 
     def _text(self, module: str) -> str:
-        """Returns the source of a module of T5X's; empty if there is none."""
+        """Returns the source of one of T5X's modules; empty if there is none."""
         file = self._t5x_parent.joinpath(*module.split(".")).with_suffix(".py") if self._t5x_parent else None
         return file.read_text(encoding="utf-8", errors="replace") if file is not None and file.is_file() else ""
 
 
 def _names_in(source: str, symbol: str, method: str) -> frozenset[str] | None:
-    """Returns the parameters and fields that a function or class of a module states; None if they cannot be read."""
+    """Returns the parameters and fields that a function or class of a module declares; None if they cannot be read."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):
@@ -236,7 +236,7 @@ def _record(library: str) -> Mapping[str, Any]:
 
 
 def _modules(name: str) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
-    """Returns the recorded modules of the library that a full name belongs to; empty for one that has no record."""
+    """Returns the recorded modules of the library that a full name belongs to; empty if the library has no record."""
     root = name.split(".")[0]
     return _record(root)["modules"] if root in ("t5x", *LIBRARIES) else {}
 
@@ -253,7 +253,7 @@ def _canonical(name: str) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _recorded_module(name: str) -> str | None:
-    """Returns the recorded module that a full name lies in."""
+    """Returns the recorded module that a full name belongs to."""
     parts = name.split(".")
     modules = _modules(name)
     candidates = (".".join(parts[:count]) for count in range(len(parts) - 1, 0, -1))
@@ -263,7 +263,7 @@ def _recorded_module(name: str) -> str | None:
 def _installed_version(library: str, finder: ModuleFinder) -> str | None:
     """Returns the version of the library that a run would import.
 
-    Returns None if it is not installed, and ``another`` if it does not name its version.
+    Returns None if it is not installed, and ``another`` if it does not state its version.
     """
     found = finder.find(library)
     if found is None or found.origin is None:

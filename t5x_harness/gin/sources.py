@@ -1,4 +1,4 @@
-"""Finds the sources of modules and asks them, through the names that they take from each other."""
+"""Finds the sources of modules and follows the names that they import from each other."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.python_source import ModuleSource, Parameters
 
-# Python 3.11 counts how deep a tree is in one place for all threads, and a thread may be switched to where the
-# tree's nodes are made: then both end with "SystemError: AST constructor recursion depth mismatch".
+# Python 3.11 counts the depth of a tree in one place for all threads, and may switch threads while it creates the
+# tree's nodes: then both threads fail with "SystemError: AST constructor recursion depth mismatch".
 _ALONE = threading.Lock()
 
 
@@ -24,7 +24,7 @@ def parse_module(source: str | bytes) -> ast.Module:
 
     Raises:
       SyntaxError: it is not Python.
-      ValueError: it has a null character in it.
+      ValueError: it contains a null character.
     """
     with _ALONE:
         return ast.parse(source)
@@ -38,15 +38,15 @@ _LIBRARIES = frozenset(
     "tqdm transformers typing_extensions".split()
 )
 
-_MOST_HOPS = 5  # from a name to the module that defines it
-_MOST_MODULES = 300  # that are searched for constants
+_MOST_HOPS = 5  # imports from a name to the module that defines it
+_MOST_MODULES = 300  # modules that are searched for constants
 
 
 class SourceFinder:
     """Reads the sources of modules, each once.
 
     Args:
-      modules: finds the modules.
+      modules: the finder of modules.
     """
 
     def __init__(self, modules: ModuleFinder) -> None:
@@ -54,13 +54,13 @@ class SourceFinder:
         self._sources: dict[str, ModuleSource | None] = {}
 
     def source(self, module: str) -> ModuleSource | None:
-        """Returns a module's source; None if it has none that can be read."""
+        """Returns a module's source; None if it has no readable source."""
         if module not in self._sources:
             self._sources[module] = self._read(module)
         return self._sources[module]
 
     def module_of(self, name: str) -> str | None:
-        """Returns the module that a full name lies in, if its source can be read and it is not a large library."""
+        """Returns the module that a full name belongs to, if it has readable source and is not a large library."""
         parts = name.split(".")
         if _is_library(name):
             return None
@@ -71,12 +71,12 @@ class SourceFinder:
         return None
 
     def lacks(self, module: str, symbol: str) -> bool:
-        """Returns whether a module surely has no such name."""
+        """Returns whether a module certainly has no such name."""
         source = self.source(module)
         return not (source is None or source.is_open or symbol in source.bound or self.is_module(f"{module}.{symbol}"))
 
     def parameters(self, module: str, symbol: str) -> Parameters | None:
-        """Returns what Gin can bind of a function or class, even an imported one; None if that is not certain."""
+        """Returns the parameters that Gin can bind in a function or class, even an imported one; None if uncertain."""
         for _ in range(_MOST_HOPS):
             source = self.source(module)
             if source is None or source.is_open:
@@ -89,10 +89,10 @@ class SourceFinder:
         return None
 
     def opener(self, name: str, imported: Iterable[str]) -> str | None:
-        """Returns the module that may create a module that is not found anywhere; None if no module may.
+        """Returns the module that may create a module found nowhere else; None if no module may.
 
         Args:
-          name: of the module that is missing.
+          name: the name of the missing module.
           imported: the modules that are imported before it.
         """
         packages = (name.rsplit(".", count)[0] for count in range(1, name.count(".") + 1))
@@ -108,7 +108,7 @@ class SourceFinder:
         return self._modules.find(name) is not None
 
     def is_only_module(self, name: str) -> bool:
-        """Returns whether a full name surely means a module, and nothing that its package defines under that name."""
+        """Returns whether a full name certainly means a module, and not a name that its package defines."""
         package, _, last = name.rpartition(".")
         if _is_library(name) or not self.is_module(name):
             return False
@@ -119,7 +119,7 @@ class SourceFinder:
         return source is not None and not source.is_open and last not in source.bound
 
     def has_other_code(self, name: str) -> bool:
-        """Returns whether a name may stand for code that cannot be read; a package may not be installed."""
+        """Returns whether a name may mean code that cannot be read; a package may be missing."""
         found = self._modules.find(name)
         if found is None:
             return not self.is_module(name.partition(".")[0])
@@ -148,12 +148,12 @@ def _is_library(name: str) -> bool:
 
 
 def definer_of_constants(finder: SourceFinder, modules: Iterable[str]) -> str | None:
-    """Returns the first of some modules, and the modules that they import, that may define Gin constants, if any."""
+    """Returns the first module that may define Gin constants, among some modules and those that they import, if any."""
     for count, name in enumerate(_loaded(finder, modules)):
         source = finder.source(name)
         if source is not None and (source.may_define_constants or count > _MOST_MODULES):
             return name
-    return None  # a module without Python source knows no Gin
+    return None  # a module without Python source does not use Gin
 
 
 def may_register(finder: SourceFinder, modules: Sequence[str]) -> bool:
@@ -181,7 +181,7 @@ def may_load(finder: SourceFinder, module: str, modules: Iterable[str]) -> bool:
 
 
 def _loaded(finder: SourceFinder, modules: Iterable[str], *, aside: str = "") -> Iterator[str]:
-    """Yields some modules, the packages that they lie in, and what they import.
+    """Yields some modules, the packages that contain them, and the modules that they import.
 
     It skips large libraries and the package ``aside``. Names that a module imports from another are included, because
     only Python knows which of them are modules.

@@ -1,4 +1,4 @@
-"""What a selector in a gin file means: through the file's imports, or through the names registered so far."""
+"""The meaning of a selector in a gin file, through the file's imports or the names registered so far."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from t5x_harness.gin.program import ENTRIES, ENTRY_POINTS, MAIN, Import
 
 BUILTINS = "__gin__"
-"""The module of names that a file asks Gin's own symbol ``gin`` for, and that it does not have."""
+"""The module of names that a file looks up in Gin's own symbol ``gin``, which does not have them."""
 
 # Registered as soon as T5X is imported, because these carry one of Gin's decorators.
 _DECORATED = (
@@ -30,7 +30,7 @@ _DECORATED = (
 BINARIES = {f"{MAIN}.{function}": f"{module}.{function}" for module, function in ENTRY_POINTS.values()}
 """Full names in T5X of the functions that configs bind in its binaries."""
 
-# The binaries' functions, and Gin's own, are one object, whichever module they are reached through.
+# Each function of the binaries and of Gin is one object, no matter through which module it is reached.
 _SAME = {
     **{name: binding for binding, name in BINARIES.items()},
     "t5x.precompile.precompile": f"{MAIN}.precompile",
@@ -41,11 +41,11 @@ _SAME = {
 
 @dataclasses.dataclass(frozen=True)
 class Resolution:
-    """What a selector means.
+    """The meaning of a selector.
 
     Attributes:
-      target: the full name; None if it means nothing that is known.
-      missing_symbol: the first name of the selector, if the file imports nothing under it.
+      target: the full name; None if the meaning is not known.
+      missing_symbol: the first name of the selector, if the file imports nothing by that name.
       candidates: the full names that match, if there are several.
     """
 
@@ -55,10 +55,10 @@ class Resolution:
 
 
 class Registry:
-    """The configurables that Gin knows at a point of the program, by the names that it registers them under.
+    """The configurables that Gin knows at a point of the program, by their registered names.
 
     Args:
-      canonical: gives the one full name of something that has several.
+      canonical: returns the canonical full name of a thing that has several.
     """
 
     def __init__(self, canonical: Callable[[str], str]) -> None:
@@ -67,7 +67,7 @@ class Registry:
         self._registered = set(_DECORATED)
 
     def register(self, name: str, target: str) -> None:
-        """Registers a configurable; the first name that it was given stays."""
+        """Registers a configurable; it keeps the first name that it was given."""
         if target not in self._registered:
             self._registered.add(target)
             self._targets[name] = target
@@ -83,7 +83,7 @@ class Registry:
 
 
 class FileScope:
-    """The symbols of one file: Gin keeps imports and dynamic registration to the file that states them."""
+    """The symbols of one file: Gin limits imports and dynamic registration to the file that contains them."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -97,7 +97,7 @@ class FileScope:
         self._symbols["gin"] = None
 
     def add(self, statement: Import) -> None:
-        """Takes in an import of the file."""
+        """Adds one of the file's imports."""
         self.imports.append(statement)
         if self.dynamic:
             self._symbols[statement.name] = statement
@@ -108,7 +108,7 @@ class FileScope:
         return tuple(self._symbols)
 
     def resolve(self, selector: str) -> Resolution:
-        """Resolves a selector as this file means it, and registers it if dynamic registration does so."""
+        """Resolves a selector in this file's context, and registers it if dynamic registration does so."""
         if not self.dynamic:
             return self._registry.match(selector)
         root, *rest = selector.split(".")
@@ -125,7 +125,7 @@ class FileScope:
             target = registered = selector
         target = self._registry.canonical(_SAME.get(target, target))
         self._registry.register(registered, target)
-        # Gin registers the class of a configurable method too; a lower-case last part below a class name is a method.
+        # Gin also registers the class of a configurable method; a lower-case last part below a class name is a method.
         owner, _, _ = registered.rpartition(".")
         if owner.rpartition(".")[2][:1].isupper():
             self._registry.register(owner, target.rpartition(".")[0])

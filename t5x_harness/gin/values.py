@@ -1,4 +1,4 @@
-"""Gin values as they stand in a file: literals, references (``@scope/name()``) and macros (``%NAME``)."""
+"""Gin values as written in a file: literals, references (``@scope/name()``) and macros (``%NAME``)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Reference:
     """A reference to a configurable.
 
     Attributes:
-      scope: the scopes in front of the name, ``big/train`` in ``@big/train/utils.X``; empty for none.
+      scope: the scopes before the name, ``big/train`` in ``@big/train/utils.X``; empty for none.
       selector: the name as written, ``utils.DatasetConfig``.
       called: whether it ends in ``()``.
-      target: the full name of what it means (``t5x.utils.DatasetConfig``); None if that cannot be known.
+      target: the full name of the configurable (``t5x.utils.DatasetConfig``); None if it cannot be known.
     """
 
     scope: str
@@ -32,7 +32,7 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True)
 class Macro:
-    """The use of a macro: ``%NAME``. ``name`` holds the scopes too."""
+    """The use of a macro: ``%NAME``. ``name`` includes the scopes."""
 
     name: str
 
@@ -57,14 +57,14 @@ def _parts(value: Any) -> Iterator[Any]:
 
 
 def macros_in(value: Any) -> Iterator[Macro]:
-    """Yields the macros that a value uses, nested ones too, without ``%gin.REQUIRED``."""
+    """Yields the macros that a value uses, including nested ones but not ``%gin.REQUIRED``."""
     for part in _parts(value):
         if isinstance(part, Macro) and not is_required(part):
             yield part
 
 
 def references_in(value: Any) -> Iterator[Reference]:
-    """Yields the references in a value, nested ones too."""
+    """Yields the references in a value, including nested ones."""
     for part in _parts(value):
         if isinstance(part, Reference):
             yield part
