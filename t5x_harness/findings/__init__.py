@@ -1,1 +1,1 @@
-"""Rules, their codes and pages, what is silenced, and the text that findings are written in."""
+"""Rules and their codes, the silencing of findings, and the text in which findings are written."""

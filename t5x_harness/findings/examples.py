@@ -1,4 +1,4 @@
-"""The tiny task and configs that the examples of rules start from: each rule shows only what differs."""
+"""The tiny task and configs that the examples of rules start from: each rule shows only the differences."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ seqio.TaskRegistry.add(
 FILES = {"counting.py": TASK}
 
 FOLDER = "/path/to"
-"""Stands for the folder of the example's files, wherever it is written."""
+"""A placeholder for the folder of the example's files."""
 
 _HEAD = """\
 from __gin__ import dynamic_registration
@@ -65,11 +65,11 @@ BASES = {
     "The eval config": _EVAL,
     "The infer config": _INFER,
 }
-"""The files that examples start from, which the pages of rules print once and link to, by their headings there."""
+"""The files that examples start from, by their headings in the pages of rules, which print each once."""
 
 
 def head(run: str, *imports: str, model: str = "tiny") -> str:
-    """Returns how configs begin: imports, if any, a model's file and a run config of T5X."""
+    """Returns the beginning of a config: imports, if any, a model's file and one of T5X's run configs."""
     lines = ["from __gin__ import dynamic_registration", *imports] if imports else []
     lines += [f"include 't5x/examples/t5/t5_1_1/{model}.gin'", f"include 't5x/configs/runs/{run}.gin'"]
     return "".join(f"{line}\n" for line in lines)
@@ -79,7 +79,7 @@ def files(before: str = "", after: str = "", /) -> dict[str, str]:
     """Returns the task's module, with one piece of its text replaced.
 
     Raises:
-      ValueError: the module has no such text.
+      ValueError: the module does not contain the text.
     """
     if before not in TASK:
         raise ValueError(f"the task's module has no {before!r}")

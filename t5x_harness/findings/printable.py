@@ -1,4 +1,4 @@
-"""What comes from users' files, on its way to a terminal, a log or a page: it is shown, and never acts there."""
+"""Text from users' files on its way to a terminal, a log or a page, where it is shown but never acts."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Value = TypeVar("Value")
 
 _LINE_END = re.compile("\r\n?")
 _COMMAND = re.compile(r"(?<!\S):(?=:|\Z)|(?<=#)#(?=\w*\[)")
-"""The character that makes a command of text in the log of a CI service.
+"""The character that turns text into a command in the log of a CI service.
 
-GitHub obeys ``::add-mask::`` where a line begins with it, after any blanks, and ``##[add-mask]`` anywhere in a line;
-others obey ``##vso[`` and ``##teamcity[``. Lines are broken at blanks, so what follows a blank may begin a line.
+GitHub obeys ``::add-mask::`` at the beginning of a line, after any blanks, and ``##[add-mask]`` anywhere in a line;
+others obey ``##vso[`` and ``##teamcity[``. Lines are broken at blanks, so text after a blank may begin a line.
 """
 
 _IN_JSON = re.compile(r"(?<=#)#(?=\w*\[)")
@@ -25,11 +25,11 @@ _ONE_LINE = frozenset({"file", "binding", "before", "after", "gin_files", "of", 
 
 
 def printable(value: Value) -> Value:
-    r"""Replaces what would act if it were printed by the escapes of Python's ``repr``.
+    r"""Escapes text that would act if it were printed, as Python's ``repr`` does.
 
     These are the characters that ``str.isprintable`` refuses, such as terminal escapes, bidirectional controls,
-    invisible characters and halves of surrogate pairs, and the beginnings of commands to a CI service. Clean text
-    stays as it is, so cleaning it twice is the same as cleaning it once.
+    invisible characters and halves of surrogate pairs, and the beginnings of commands to a CI service. Clean text is
+    unchanged, so cleaning it twice is the same as cleaning it once.
 
     Args:
       value: text, whose line feeds and tabs stay; or a container or dataclass, in which all text is cleaned.
@@ -39,10 +39,10 @@ def printable(value: Value) -> Value:
 
 
 def printable_json(text: str) -> str:
-    """Replaces beginnings of commands to a CI service in a JSON document, which stays the same document.
+    """Escapes the beginnings of commands to a CI service in a JSON document, without changing its content.
 
     Args:
-      text: of the document, in ASCII; so everything else in its strings is escaped.
+      text: the document as ASCII text, so everything else in its strings is already escaped.
     """
     return _IN_JSON.sub(r"\\u0023", text)
 

@@ -1,9 +1,9 @@
-"""What a mistake is, and what a rule is: the way in which one stage finds a mistake.
+"""Mistakes, and rules: a rule is the way in which one stage finds a mistake.
 
-A :class:`Mistake` is data: a code, an explanation and two examples, each written once, whatever stages find it.  A
-:class:`Rule` is made of a function by the ``finds`` of its room: the function looks at what its stage knows, and yields
-what it finds.  ``FOUND_BY_STAGE`` of a module has the mistakes that a stage finds while it works, by name.  Nothing
-here, and nothing at the top of a module of rules, imports jax, tensorflow or T5X: mistakes are listed and explained
+A :class:`Mistake` is data: a code, an explanation and two examples, written once for all stages that find it.  A
+:class:`Rule` is built from a function by the ``finds`` of its room: the function looks at its stage's data and yields
+its findings.  A module's ``FOUND_BY_STAGE`` has the mistakes that a stage finds while it works, by name.  Nothing
+here, and nothing at the top of a module of rules, imports JAX, TensorFlow or T5X: mistakes are listed and explained
 without them.
 """
 
@@ -24,13 +24,13 @@ class Example:
 
     Attributes:
       gin: text of the config's own file.
-      bindings: what comes from the command line.
-      mode: the run mode that was asked for.
+      bindings: the bindings of the command line.
+      mode: the requested run mode.
       files: further files by name: included configs, modules with tasks, data.
-      slice: the slice that it is planned for.
+      slice: the slice that the config is planned for.
       checkpoints: folders of checkpoints, and the config of the run that wrote each.
-      golden: the config as it was when its plan was kept as the golden plan; empty if none is kept.
-      at: how the line at fault begins, in a bad example; a binding of the command line counts as a line. Empty if no
+      golden: the config from which the golden plan was made; empty if it has none.
+      at: the beginning of the line at fault, in a bad example; a command-line binding counts as a line. Empty if no
         line is at fault.
     """
 
@@ -51,11 +51,11 @@ class Mistake:
     Attributes:
       code: stable id from the failure catalogue.
       title: the mistake in a few words.
-      why: what happens on the TPU, and why the rule is worth obeying.
+      why: the effect on the TPU, and the reason to obey the rule.
       bad: a config with the mistake.
       good: the same config without it.
-      severity: of its findings, unless a finding says otherwise.
-      later: what a later stage finds beyond what the first one can see; empty if that is nothing.
+      severity: the severity of its findings, unless a finding has its own.
+      later: the cases that only a later stage can find, in words; empty if there are none.
     """
 
     code: str
@@ -70,15 +70,15 @@ class Mistake:
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What a rule found.
+    """A mistake that a rule found, before it becomes a finding.
 
     Attributes:
-      message: what is wrong, with the values that disagree.
-      at: what is at fault, as the stage names it: it gives the finding its place and name; None for neither.
+      message: a description of the mistake, with the values that disagree.
+      at: the stage's object at fault, which gives the finding its place and name; None for neither.
       fix: the smallest fix.
-      severity: if it is not the mistake's own.
+      severity: the severity, if it differs from the mistake's.
       location: a place that is better than that of ``at``, such as a line of the user's module.
-      binding: a better name, likewise.
+      binding: a name that is better than that of ``at``.
       edits: the same fix for a program to make.
     """
 
@@ -95,19 +95,19 @@ class Found:
 Subject = TypeVar("Subject")
 Check = Callable[[Subject], Iterator[Found]]
 PlaceOf = Callable[[Any], tuple[Location | None, str | None]]
-"""Gives the place and the name of what a rule says is at fault."""
+"""Returns the place and the name of the object that a rule reports as at fault."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rule(Generic[Subject]):
-    """How a stage finds a mistake.
+    """The way in which a stage finds a mistake.
 
     Attributes:
-      mistake: what is found.
-      stage: where.
-      check: yields what is wrong with what the stage knows; None if the stage itself finds the mistake.
+      mistake: the mistake that is found.
+      stage: the stage that finds it.
+      check: yields the faults in the stage's data; None if the stage itself finds the mistake.
       whole_program: whether lint applies it only after every statement has been read.
-      name: for tools that show rules by name, such as ``UnreadMacro``.
+      name: the name for tools that show rules by name, such as ``UnreadMacro``.
     """
 
     mistake: Mistake
@@ -122,7 +122,7 @@ class Rule(Generic[Subject]):
         return self.mistake.code
 
     def findings(self, subject: Subject, place: PlaceOf) -> Iterator[Finding]:
-        """Yields what the rule finds in a subject."""
+        """Yields the rule's findings in a subject."""
         for found in self.check(subject) if self.check is not None else ():
             location, name = place(found.at)
             yield Finding(
@@ -138,13 +138,13 @@ class Rule(Generic[Subject]):
 
 
 def rule_of(mistake: Mistake, stage: Stage, check: Check[Subject], *, whole_program: bool = False) -> Rule[Subject]:
-    """Makes a rule of a function; ``unread_macro`` is named ``UnreadMacro``."""
+    """Turns a function into a rule; the rule of ``unread_macro`` is named ``UnreadMacro``."""
     name = "".join(word[0].upper() + word[1:] for word in check.__name__.split("_"))
     return Rule(mistake, stage, check, whole_program, name)
 
 
 def rules_in(package: str, path: Iterable[str], stage: Stage) -> tuple[Rule[Any], ...]:
-    """Collects the rules that the modules of a package define, ordered by code: no list of them has to be kept.
+    """Collects the rules that the modules of a package define, ordered by code, so that no list of them has to be kept.
 
     Args:
       package: its full name.
@@ -152,7 +152,7 @@ def rules_in(package: str, path: Iterable[str], stage: Stage) -> tuple[Rule[Any]
       stage: the stage whose rules they are.
 
     Raises:
-      TypeError: two rules find mistakes of the same code.
+      TypeError: two rules find mistakes with the same code.
     """
     found: dict[str, Rule[Any]] = {}
     for module in pkgutil.iter_modules(path):

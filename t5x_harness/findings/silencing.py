@@ -2,9 +2,9 @@
 
     BATCH_SIZE = 128  # t5x-harness: ignore[GIN02]
 
-silences these codes for its line; on a line of its own it does so for the next line that is not a comment.
-``# t5x-harness: ignore-file[GIN02, CKP14]`` silences them in the whole file.  What ended a stage cannot be silenced,
-and what was silenced is counted.
+silences these codes for its line; a comment on its own line does so for the next line that is not a comment.
+``# t5x-harness: ignore-file[GIN02, CKP14]`` silences them in the whole file.  The finding for what ended a stage cannot
+be silenced, and silenced findings are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from t5x_harness.spec import Finding, Severity
 from t5x_harness.system.misspelling import did_you_mean
 
 KEPT_PREFIXES = ("RUN", "USR")
-"""Codes that say that a run broke: they cannot be ignored."""
+"""Prefixes of the codes for a broken run, which cannot be ignored."""
 
 _COMMENT = re.compile(r"#\s*t5x-harness:\s*(ignore|ignore-file)\[([^\]]*)\]")
 
@@ -31,14 +31,14 @@ def split_silenced(
     texts: Mapping[str, str] = MappingProxyType({}),
     kept: Collection[str] = (),
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
-    """Parts findings into those to show and those to silence.
+    """Separates findings into those to show and those to silence.
 
     Args:
-      findings: of one stage.
+      findings: the findings of one stage.
       ignore: codes that the project or the command line ignores.
-      folder: where relative paths of the findings' places start.
-      texts: what files hold that were read already, by their names in the findings' places.
-      kept: codes whose errors are shown in any case, because nothing can be said without what is wrong there.
+      folder: the folder that relative paths of the findings' places start from.
+      texts: the texts of files that were already read, by their names in the findings' places.
+      kept: codes whose errors are always shown, because they prevent any other verdict.
 
     Returns:
       The findings to show and the silenced ones, each in their order.
@@ -59,11 +59,11 @@ def split_silenced(
 def codes_to_silence(
     ignore: Sequence[str], select: Sequence[str], known: Callable[[], Collection[str]]
 ) -> tuple[str, ...]:
-    """Returns the codes whose findings are not shown: the ignored ones, and all that are not selected if any are.
+    """Returns the codes whose findings are not shown: the ignored ones, and, if any are selected, all others.
 
     Args:
       ignore: codes, or families of them such as ``MSH``.
-      select: likewise; none selects all.
+      select: codes or families to show; none selects all.
       known: gives the codes of all rules; called only if there is something to look up.
     """
     valid = known() if ignore or select else ()
@@ -75,10 +75,10 @@ def codes_to_silence(
 
 
 def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str | None:
-    """Returns what is wrong with codes to ignore or to select: the first one that no rule has; None if all are well.
+    """Returns a complaint about the first code to ignore or select that no rule has; None if all are valid.
 
     Args:
-      codes: what the user gave: codes, or families of them such as ``MSH``.
+      codes: the codes that the user gave, or families of them such as ``MSH``.
       known: gives the codes of all rules; called only if there is something to look up.
     """
     valid = known() if codes else ()
@@ -91,7 +91,7 @@ def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str
 
 
 def _is_of(code: str, given: str) -> bool:
-    """Returns whether a code is the one that was given, or of that family."""
+    """Returns whether a code is the given one, or belongs to the given family."""
     return code == given or code.rstrip("0123456789") == given
 
 
@@ -104,7 +104,7 @@ def _is_commented_out(finding: Finding, folder: Path, texts: Mapping[str, str]) 
 
 
 def _read(file: Path) -> str:
-    """Returns what a file holds; nothing if it cannot be read."""
+    """Returns the text of a file; an empty text if it cannot be read."""
     try:
         return file.read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError):
@@ -113,7 +113,7 @@ def _read(file: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _comments(text: str) -> tuple[frozenset[str], dict[int, frozenset[str]]]:
-    """Returns the codes that a text silences: in all of it, and by line."""
+    """Returns the codes that a text silences: everywhere in it, and by line."""
     in_file: frozenset[str] = frozenset()
     by_line: dict[int, frozenset[str]] = {}
     waiting: frozenset[str] = frozenset()

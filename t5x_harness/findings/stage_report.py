@@ -1,4 +1,4 @@
-"""What a stage collects while it works, before it becomes a :class:`~t5x_harness.spec.StageResult`."""
+"""The data that a stage collects while it works, before they become a :class:`~t5x_harness.spec.StageResult`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NAMED = 3
 
 
 def merge_tasks(findings: Iterable[Finding]) -> list[Finding]:
-    """Merges findings that differ only in the name of a task: the first of them names the other tasks, too.
+    """Merges findings that differ only in the name of a task: the first of them also names the other tasks.
 
-    A finding whose message names no task, or more than one, stays as it is.
+    A finding whose message names no task, or more than one, is unchanged.
     """
     alike: dict[Finding, list[Finding]] = {}
     for finding in findings:
@@ -47,12 +47,12 @@ class StageReport:
 
     Attributes:
       ignore: codes of findings to silence.
-      folder: where relative paths of findings start.
+      folder: the folder that relative paths of findings start from.
       exercised: the work that was counted while it was done; see :attr:`~t5x_harness.spec.Stage.counts`.
-      idle: why it did no work, if it did none.
-      unproved: why the work that it did shows nothing, if it does not.
+      idle: the reason why it did no work, if it did none.
+      unproved: the reason why the work that it did shows nothing, if that is the case.
       silenced: findings that the user ignores.
-      stopped: what parts of the stage raised; see :meth:`attempt`.
+      stopped: the exceptions of parts of the stage; see :meth:`attempt`.
     """
 
     stage: Stage
@@ -72,13 +72,13 @@ class StageReport:
     started: float = dataclasses.field(default_factory=time.monotonic)
 
     def fact(self, name: str, value: object) -> None:
-        """Notes something established, in the order to show it."""
+        """Records a fact that was established; facts are shown in the order of these calls."""
         self.facts.append((name, str(value)))
         if isinstance(value, Table):
             self.tables.append(FactTable(name, value.header, value.rows))
 
     def measure(self, name: str, value: float, unit: str = "", *, of: str = "", step: int | None = None) -> None:
-        """Notes a number for programs; see :class:`~t5x_harness.spec.Measure`."""
+        """Records a number for programs; see :class:`~t5x_harness.spec.Measure`."""
         self.measures.append(Measure(name, value, unit, of, step))
 
     def find(
@@ -95,23 +95,23 @@ class StageReport:
 
     def add(self, findings: Iterable[Finding]) -> None:
         """Adds findings, except those that the user ignores; the same one twice counts once."""
-        for finding in findings:  # one by one: what a rule found before it stopped counts
+        for finding in findings:  # one by one, to keep the findings of a rule that stops later
             shown, silenced = split_silenced([finding], self.ignore, self.folder)
             self.findings += [finding for finding in shown if finding not in self.findings]
             self.silenced += [finding for finding in silenced if finding not in self.silenced]
 
     def attempt(self, part: Callable[..., object], *args: Any) -> None:
-        """Does one part of the stage; if it raises, the other parts can still say why."""
+        """Performs one part of the stage; if it raises, the other parts can still explain why."""
         try:
             part(*args)
         except Exception as error:  # the session reports it
             self.stopped.append(error)
 
     def end_attempts(self) -> None:
-        """Raises what the first part that stopped has raised.
+        """Raises the exception of the first part that stopped, if any did.
 
         Raises:
-          Exception: that one.
+          Exception: that exception.
         """
         if self.stopped:
             first, *others = self.stopped
@@ -120,7 +120,7 @@ class StageReport:
             raise first
 
     def end(self, finding: Finding) -> None:
-        """Adds the finding for what ended the stage, whether the user ignores its code or not."""
+        """Adds the finding for what ended the stage, even if the user ignores its code."""
         self.findings.append(finding)
 
     @property

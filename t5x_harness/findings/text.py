@@ -1,4 +1,4 @@
-"""Text for people: lines that fit, broken where a reader expects it, and colors."""
+"""Text for people: lines that fit, with breaks where a reader expects them, and colors."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def paragraph(text: str) -> list[str]:
 
 
 def wrap(text: str, width: int, first: str, rest: str) -> list[str]:
-    """Wraps between words only: a path that is cut cannot be clicked.
+    """Wraps only between words, because a broken path cannot be clicked.
 
     Args:
       text: one or more lines.
       width: columns to fill.
-      first: what the first line begins with.
-      rest: what every other line begins with.
+      first: the prefix of the first line.
+      rest: the prefix of all other lines.
     """
     wrapped: list[str] = []
     for line in text.splitlines() or [""]:
@@ -39,12 +39,12 @@ def wrap(text: str, width: int, first: str, rest: str) -> list[str]:
 
 
 def wrap_table(text: str, width: int, indent: str) -> list[str]:
-    """Keeps the lines of a table, and breaks those that are too long between two cells.
+    """Keeps the lines of a table, but breaks lines that are too long between two cells.
 
     Args:
-      text: lines such as :func:`t5x_harness.findings.text.columns` makes.
+      text: lines in the form that :func:`t5x_harness.findings.text.columns` makes.
       width: columns to fill.
-      indent: what every line begins with.
+      indent: the prefix of every line.
     """
     wrapped: list[str] = []
     for line in text.splitlines():
@@ -72,7 +72,7 @@ class Style:
     enabled: bool = False
 
     def tone(self, name: str, text: str) -> str:
-        """Returns text in one of red, green, yellow, cyan, bold and dim."""
+        """Returns text in one of the tones red, green, yellow, cyan, bold and dim."""
         return f"\x1b[{_CODES[name]}m{text}\x1b[0m" if self.enabled else text
 
     def bold(self, text: str) -> str:
@@ -81,7 +81,7 @@ class Style:
 
 
 GAP = "  "
-"""What stands between two columns. No cell contains it, so the code that prints a table can tell cells apart."""
+"""The gap between two columns. No cell contains it, so the code that prints a table can tell cells apart."""
 
 _NUMBER = re.compile(r"[-+~<>]?\d[\d,_.]*(?:e[-+]?\d+)?\s?(?:%|[A-Za-z/]{1,6})?", re.ASCII)
 
@@ -106,11 +106,11 @@ class Bytes(int):
 
 
 class Table(str):
-    """The text of a table, and what it was made of.
+    """The text of a table, with the data from which it was built.
 
     Attributes:
-      header: the heads of the columns; empty if it has none.
-      rows: the cells, as they were given where they are numbers, and otherwise as text.
+      header: the headings of the columns; empty if it has none.
+      rows: the cells: numbers as they were given, everything else as text.
     """
 
     header: tuple[str, ...] = ()
@@ -129,14 +129,14 @@ class Table(str):
 
 
 def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> Table:
-    """Makes a table with aligned columns: columns of numbers to the right, all others to the left.
+    """Makes a table with aligned columns: columns of numbers are aligned right, all others left.
 
     Args:
-      rows: the cells of each row, written with ``str``; a short row is filled up with empty cells.
-      header: the heads of the columns; none by default.
+      rows: the cells of each row, written with ``str``; a short row is padded with empty cells.
+      header: the headings of the columns; none by default.
 
     Returns:
-      One line a row below the header's, none of which ends in a space or a newline; empty if there is nothing to show.
+      One line per row, below the header. No line ends in a space, nor the text in a newline. Empty without rows.
     """
     # Cells hold no two spaces in a row, nor a line break: both would look like the end of a cell.
     body = [[" ".join(str(cell).split()) for cell in row] for row in rows]

@@ -1,14 +1,14 @@
-"""What each stage claims to have done, and the one place that decides whether it was seen to be done.
+"""The work that each stage claims, and the one place that decides whether it was done.
 
 A stage is passed only if its work was counted while it was done: statements read, examples read, arrays planned,
-programs compiled, train steps made, examples evaluated to finite numbers, lines written. What was not counted is not
-inferred from the config or from what objects hold. A stage without an error is therefore
+programs compiled, train steps made, examples evaluated to finite numbers, lines written. Work that was not counted is
+not inferred from the config or from the contents of objects. A stage without an error is therefore
 
-* failed (``RUN02``) if it did none of its work, with the reason if it knows one;
-* not run, with the reason, if it did its work and nothing that could be judged resulted from it;
+* failed (``RUN02``), with the reason if it is known, if it did none of its work;
+* not run, with the reason, if it did its work without a result that could be judged;
 * passed otherwise.
 
-A test that is marked ``smoke`` claims a run of T5X, so that only the stages that execute it count, and not those that
+A test that is marked ``smoke`` claims a run of T5X, so that only the stages that execute T5X count, not those that
 read and plan; see :func:`work_of`.
 """
 
@@ -27,9 +27,9 @@ def judged(result: StageResult, *, idle: str = "", unproved: str = "") -> StageR
     """Decides the outcome of a stage by its findings and its work.
 
     Args:
-      result: the stage; its own outcome is not looked at.
-      idle: why it did no work, if it did none, and how that is fixed is clear from it.
-      unproved: why the work that it did shows nothing; empty if it shows what the stage claims.
+      result: the stage's result; its own outcome is ignored.
+      idle: the reason why it did no work, if it did none; it makes clear how to fix that.
+      unproved: the reason why the work that it did shows nothing; empty if it shows what the stage claims.
     """
     if not result.errors and not result.exercised:
         reason = idle or f"{result.stage} did no work (0 {result.stage.counts})"
@@ -44,7 +44,7 @@ def judged(result: StageResult, *, idle: str = "", unproved: str = "") -> StageR
 
 
 def not_run(result: StageResult, reason: str) -> StageResult:
-    """Marks a stage as not run, and says why."""
+    """Marks a stage as not run, and adds the reason."""
     why = f"{result.stage}: not run, because {reason}"
     return dataclasses.replace(result, outcome=Outcome.NOT_RUN, not_checked=(why, *result.not_checked))
 
@@ -52,7 +52,8 @@ def not_run(result: StageResult, reason: str) -> StageResult:
 def proved_nothing(stages: Sequence[StageResult]) -> StageResult | None:
     """Finds the stage of a run whose work could not be judged, if no other executing stage could be judged either.
 
-    Returns None if there is no such stage. A run whose training passed proves that much, whatever its evaluation shows.
+    Returns None if there is no such stage. A run whose training passed proves that much, no matter what its evaluation
+    shows.
     """
     executing = [stage for stage in stages if stage.stage.executes]
     if any(stage.outcome is not Outcome.NOT_RUN for stage in executing):
@@ -61,14 +62,14 @@ def proved_nothing(stages: Sequence[StageResult]) -> StageResult | None:
 
 
 def work_of(result: RunResult, until: Stage | None = None) -> int:
-    """Counts what a run proves for the test that asked for it; 0 if nothing.
+    """Counts the work with which a run proves something for the test that requested it; 0 if it proves nothing.
 
-    A whole run proves what its executing stages did. A run up to a certain stage proves something as soon as that stage
-    was reached, whatever it found: a test may expect it to fail.
+    A whole run counts the work of its executing stages. A run up to a certain stage proves something as soon as that
+    stage was reached, no matter what it found: a test may expect it to fail.
 
     Args:
-      result: the run.
-      until: the last stage that the test asked for by name; None if it asked for a whole run.
+      result: the run's result.
+      until: the last stage, which the test requested by name; None if it requested a whole run.
     """
     run = [stage for stage in result.stages if stage.outcome is not Outcome.NOT_RUN]
     if until is not None:
@@ -77,11 +78,11 @@ def work_of(result: RunResult, until: Stage | None = None) -> int:
 
 
 Scalars = Mapping[str, Mapping[int, float]]
-"""By TensorBoard folder and tag, then step."""
+"""Values by TensorBoard folder and tag, then step."""
 
 
 def loss_in_words(scalars: Scalars) -> str:
-    """Returns the first and the last loss of training, or an empty text if it wrote none."""
+    """Returns the first and the last loss of training, or an empty text if the run wrote none."""
     losses = scalars.get("train/loss", {})
     if not losses:
         return ""
@@ -110,8 +111,8 @@ def infinite_losses(stage: Stage, scalars: Scalars) -> Iterator[Finding]:
 def undefined_metrics(stage: Stage, metrics: Iterable[Measure]) -> Iterator[Finding]:
     """Yields one warning that names each NaN or infinite metric, if there is any.
 
-    It is not an error: a metric such as a correlation is not defined for the few predictions of a small run, which may
-    all be alike.
+    It is not an error: a metric such as a correlation is undefined for the few predictions of a small run if they
+    are all alike.
     """
     bad = [f"{each.name} of {each.of} is {each.value}" for each in metrics if not math.isfinite(each.value)]
     if bad:
@@ -120,7 +121,7 @@ def undefined_metrics(stage: Stage, metrics: Iterable[Measure]) -> Iterator[Find
 
 
 def why_no_number(metrics: Iterable[Measure]) -> str:
-    """Returns why metrics show nothing: not one is a finite number. Empty if one is."""
+    """Returns why metrics show nothing, which is that none is a finite number; empty if one is."""
     return "" if any(math.isfinite(each.value) for each in metrics) else "it gave no finite number"
 
 

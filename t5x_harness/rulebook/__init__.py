@@ -1,1 +1,1 @@
-"""Every rule and code of the project, whatever room it is found in, and the pages that explain them."""
+"""Every rule and code of the project, from all rooms, and the pages that explain them."""

@@ -1,7 +1,7 @@
-"""Every code that a text of this project may name, in one place: what it means, and where it is found.
+"""Every code that a text of this project may name, in one place, with its meaning and where it is found.
 
-A code is of a rule of the first stages, of a job on Vertex AI, of a check of ``t5x-harness doctor``, of how a run went,
-or of a failure that nothing finds, with the reason.
+A code belongs to a rule of the first stages, a job on Vertex AI, a check of ``t5x-harness doctor``, the course of a
+run, or a failure that nothing finds, with the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RUN_CODES: Mapping[str, str] = {
     "RUN12": "the harness itself has a mistake: the fix says what to send us",
     "USR01": "a function of yours raised: file, line and error are named",
 }
-"""Codes of findings that no rule makes, because they say how a run went; they cannot be silenced."""
+"""Codes of findings that no rule makes, because they report the course of a run; they cannot be silenced."""
 
 AUXILIARY_CODES: Mapping[str, tuple[str, str]] = {
     "AUX01": ("error", "no mixture is named or read, so that no auxiliary job would start, or all would do the same"),
@@ -46,7 +46,7 @@ AUXILIARY_CODES: Mapping[str, tuple[str, str]] = {
     "AUX09": ("error", "an auxiliary evaluation that looks for checkpoints by itself, and passes over some"),
     "AUX10": ("note", "evaluation by teacher forcing, which stays in the train job"),
 }
-"""Codes of ``t5x-harness auxiliary``; those without a level are avoided. Rules of lint have AUX02 to AUX05."""
+"""Codes of ``t5x-harness auxiliary``; those without a level are avoided. AUX02 to AUX05 are rules of lint."""
 
 NOT_CAUGHT: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Not sound, or not in the config": {
@@ -88,23 +88,23 @@ NOT_CAUGHT: Mapping[str, Mapping[str, tuple[str, str]]] = {
         ),
     },
 }
-"""Failures that a look at config, data and shapes could have found in principle, and why no rule does; by heading."""
+"""Failures that a check of config, data and shapes could find in principle, and why no rule does; by heading."""
 
 
 @dataclasses.dataclass(frozen=True)
 class JobCode:
-    """A mistake between a config and its job on Vertex AI, which no rule of a config can find.
+    """A mistake between a config and its job on Vertex AI, which no rule about configs can find.
 
     Attributes:
-      code: of the failure catalogue.
+      code: its code in the failure catalogue.
       title: the mistake in a few words.
-      why: what happens, and why.
+      why: the effect of the mistake and its cause.
       example: the language of both examples.
       bad: a job's config, or code, with the mistake.
-      good: the same without it.
-      avoided: what ``t5x-harness submit`` does instead; empty where the spec alone matters.
-      location: the region that the bad example is for, where that is the mistake.
-      good_location: and the good one.
+      good: the same without the mistake.
+      avoided: how ``t5x-harness submit`` avoids it; empty if only the spec matters.
+      location: the region that the bad example is for, if the region is the mistake.
+      good_location: the region that the good example is for.
     """
 
     code: str
@@ -119,7 +119,7 @@ class JobCode:
 
     @property
     def rules(self) -> tuple[SpecRule, ...]:
-        """The rules of specs that find it."""
+        """The rules about specs that find it."""
         return tuple(rule for rule in (*service_rules(), *job_rules()) if rule.code == self.code)
 
     @property
@@ -129,7 +129,7 @@ class JobCode:
 
     @property
     def level(self) -> str:
-        """``error``, ``warning``, or nothing for what is not found but avoided."""
+        """``error``, ``warning``, or empty for a mistake that is not found but avoided."""
         if self.example != "yaml":
             return ""
         return "error" if any(rule.refuses for rule in self.rules) else "warning"
@@ -137,7 +137,7 @@ class JobCode:
 
 @functools.cache
 def job_codes() -> Mapping[str, JobCode]:
-    """Returns every mistake with a job by its code, sorted."""
+    """Returns every mistake in a job by its code, sorted."""
     return {code: JobCode(code, **about) for code, about in sorted(read_table(__package__, "job_codes.toml").items())}
 
 
@@ -147,8 +147,8 @@ class CodeSummary:
 
     Attributes:
       found_by: where it is found, in a word or two.
-      level: ``error``, ``warning`` or ``note``; empty where nothing is reported under it.
-      title: the mistake, or what a check looks at, in a few words.
+      level: ``error``, ``warning`` or ``note``; empty if nothing is reported under the code.
+      title: the mistake, or the subject of a check, in a few words.
     """
 
     found_by: str
@@ -157,7 +157,7 @@ class CodeSummary:
 
 
 def rules_by_code() -> dict[str, list[Rule[Any]]]:
-    """Returns the rules of each code in the order of stages, ordered by code."""
+    """Returns the rules of each code, ordered by code and then by stage."""
     found: dict[str, list[Rule[Any]]] = {}
     for rule in all_rules():
         found.setdefault(rule.code, []).append(rule)
@@ -170,7 +170,7 @@ def checks_by_code() -> dict[str, Check]:
 
 
 def every_code() -> dict[str, CodeSummary]:
-    """Returns every code that there is: of rules, jobs, the doctor's checks and runs, then what nothing finds."""
+    """Returns every code: those of rules, jobs, the doctor's checks and runs, then those of failures nothing finds."""
     rules = rules_by_code().items()
     rows = (row for group in NOT_CAUGHT.values() for row in group.items())
     return {

@@ -1,4 +1,4 @@
-"""Examples of rules as Markdown, mistake and fix in one: whole, or as what differs from the files they start from."""
+"""Examples of rules as Markdown, with mistake and fix merged: whole, or only the differences from their base files."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def base_page() -> str:
 
 
 def example(bad: Example, good: Example, *, whole: bool) -> Iterator[str]:
-    """Yields the lines of the section that shows an example with its mistake (``-``) and its fix (``+``).
+    """Yields the lines of the section that shows an example's mistake (``-``) and its fix (``+``).
 
     Args:
       bad: the example with the mistake.
-      good: the same, fixed.
-      whole: print every file in full; else link to :data:`BASE_PAGE` and print what differs.
+      good: the same example, fixed.
+      whole: whether to print every file in full; else link to :data:`BASE_PAGE` and print the differences.
     """
     yield from ("## Example and fix", "")
     before, after = _files(bad), _files(good)
@@ -72,8 +72,8 @@ def marked(bad: str, good: str, *, hidden: str = "") -> list[str]:
 
     Args:
       bad: the text with a mistake.
-      good: the same, fixed.
-      hidden: what readers know: lines of it that nothing changed near are left out, and ``...`` stands for them.
+      good: the same text, fixed.
+      hidden: text that readers know: its lines that are not near a change are replaced by ``...``.
 
     Returns:
       Lines that begin with a mark or a space.
@@ -113,7 +113,7 @@ def _files(example: Example) -> dict[str, str]:
 
 
 def _file(name: str, bad: str, good: str, base: str | None) -> Iterator[str]:
-    """Yields a file; with the heading of a base only what it has more than its base, or elsewhere."""
+    """Yields a file; with the heading of a base, only its additions and differences from the base."""
     anchor = (base or "").lower()
     link = f"[{anchor}]({BASE_PAGE}#{anchor.replace(' ', '-')})"
     if base is not None and bad == good == BASES[base]:
@@ -128,7 +128,7 @@ def _file(name: str, bad: str, good: str, base: str | None) -> Iterator[str]:
 
 
 def _base_of(text: str) -> str | None:
-    """Returns the heading of the file that a text starts from; None if it has too few lines of any."""
+    """Returns the heading of the file that a text starts from; None if it shares too few lines with each."""
     lines = text.splitlines()
     shared = {heading: [line in lines for line in base.splitlines()] for heading, base in BASES.items()}
     nearest = max(shared, key=lambda heading: sum(shared[heading]))

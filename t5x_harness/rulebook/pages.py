@@ -1,4 +1,4 @@
-"""The pages of the rules, made from their classes: ``docs/rules/`` and what ``t5x-harness explain`` prints.
+"""The pages of the rules, generated from their classes: ``docs/rules/`` and the output of ``t5x-harness explain``.
 
     python -m t5x_harness.rulebook.pages docs/rules
 
@@ -39,7 +39,7 @@ _SEVERITIES: Mapping[Severity, str] = {
 
 
 def explained(code: str) -> str:
-    """Returns all that is known of a code as Markdown that needs no other page.
+    """Returns everything known about a code as Markdown that needs no other page.
 
     Raises:
       KeyError: there is no such code.
@@ -68,8 +68,8 @@ def page(code: str, rules: Sequence[Rule[Any]], *, whole: bool = True) -> str:
 
     Args:
       code: such as ``GIN02``.
-      rules: those that find it, one for each stage, earliest first.
-      whole: whether it needs no other page.
+      rules: the rules that find it, one for each stage, earliest first.
+      whole: whether the page has to be complete without other pages.
     """
     first, *later = rules
     mistake = first.mistake
@@ -103,7 +103,7 @@ def job_page(code: str) -> str:
 
 
 def _job_sources(mistake: JobCode) -> Iterator[str]:
-    """Yields a line for each source, with the rules that are from it."""
+    """Yields a line for each source, with the rules that are based on it."""
     by_source: dict[tuple[str, str], list[str]] = {}
     for rule in mistake.rules:
         verb = "refused" if rule.refuses else "warned about"
@@ -212,7 +212,7 @@ def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
     """Returns a ``reportingDescriptor`` for each code, once, ordered by code.
 
     Args:
-      codes: the codes of the findings; a code that is not ours gets only an id.
+      codes: the codes of the findings; a code that this project does not define gets only an id.
     """
     rules, known = rules_by_code(), every_code()
     return [
@@ -224,7 +224,7 @@ def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def _descriptor(code: str, rules: Sequence[Rule[Any]]) -> dict[str, Any]:
-    """Returns what the code's page says. There is no ``helpUri``: the pages have no public address."""
+    """Returns the text of the code's page. There is no ``helpUri``, as the pages have no public address."""
     mistake, text = rules[0].mistake, page(code, rules)
     return {
         "id": code,

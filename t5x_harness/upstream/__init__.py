@@ -1,1 +1,1 @@
-"""Everything that touches a private name of another library."""
+"""All code that touches private names of other libraries."""

@@ -2,8 +2,8 @@
 
 TensorFlow rewrites the source of every Python function that it traces for an input pipeline, and keeps the result by
 the function's code. SeqIO's functions are the same in every run, and rewriting them takes each run seconds. A run that
-is forked from a process with the rewritten functions has them, too. Nothing is traced here: TensorFlow's runtime, which
-would not survive the fork, is not started.
+is forked from a process with the rewritten functions also has them. Nothing is traced here, so TensorFlow's runtime,
+which would not survive the fork, is not started.
 
 Conversions are stored in the compile cache, for later sessions and jobs. They are valid as long as the files of the
 functions, TensorFlow and Python stay the same.
@@ -70,7 +70,7 @@ def convert(names: Iterable[str] = SEQIO_FUNCTIONS) -> int:
       names: ``module:qualified name`` of each; a name ending in ``<lambda>`` stands for every lambda of its function.
 
     Returns:
-      How many functions are converted; 0 with a TensorFlow whose AutoGraph is built otherwise.
+      The number of converted functions; 0 with a TensorFlow whose AutoGraph is built otherwise.
     """
     autograph = AutoGraph.find()
     return sum(autograph.converts(function) for function in functions_of(names)) if autograph else 0
@@ -81,7 +81,7 @@ class AutoGraph:
 
     Args:
       transpiler: AutoGraph's own.
-      context: the options to convert with; the cache has these options and the function's code as its key.
+      context: the options to convert with; these options and the function's code are the key in the cache.
       factory_class: the class of cached values, which bind the conversion of a function's code to the function.
       loader: AutoGraph's module that loads generated source.
     """
@@ -108,12 +108,12 @@ class AutoGraph:
             return None
 
     def converts(self, function: types.FunctionType) -> bool:
-        """Converts a function unless it is converted, and returns whether that is possible."""
+        """Converts a function if it is not yet converted, and returns whether that is possible."""
         before = self._loader.load_source
         self._loader.load_source = self._load
         try:
             self._transpiler.transform(function, self._context)
-        except Exception:  # of many types; the run handles the function as it would without this
+        except Exception:  # of many types; the run then handles the function as it would without this
             return False
         finally:
             self._loader.load_source = before
@@ -137,7 +137,7 @@ class AutoGraph:
         self._kept(function)[self._transpiler.get_caching_key(self._context)] = factory
 
     def keep_all(self, functions: Sequence[types.FunctionType], conversions: Sequence[ConvertedFunction | None]) -> int:
-        """Puts conversions that were made elsewhere into the cache, and returns how many there are."""
+        """Puts conversions that were made elsewhere into the cache, and returns their number."""
         for function, conversion in zip(functions, conversions, strict=True):
             if conversion is not None:
                 self.keep(function, conversion)
@@ -166,7 +166,7 @@ class ConvertedFunction:
 
     Attributes:
       name: the name of the converted function.
-      code: the marshalled code of the module that defines it.
+      code: the marshaled code of the module that defines it.
       source_map: AutoGraph's map from locations in that module to the original ones.
     """
 
@@ -199,13 +199,13 @@ def _functions(name: str) -> Iterator[types.FunctionType]:
 
 
 def convert_or_load(names: Iterable[str]) -> int:
-    """Gives AutoGraph the conversions of functions: stored ones, or else new ones, which are stored.
+    """Gives AutoGraph the conversions of functions: stored ones, or else new ones, which it then stores.
 
     Args:
-      names: as :func:`~t5x_harness.upstream.autograph.convert` takes them.
+      names: the functions' names, in the form that :func:`~t5x_harness.upstream.autograph.convert` takes.
 
     Returns:
-      How many functions are converted; 0 with a TensorFlow whose AutoGraph is built otherwise.
+      The number of converted functions; 0 with a TensorFlow whose AutoGraph is built otherwise.
     """
     functions, autograph = functions_of(names), AutoGraph.find()
     if autograph is None or not functions:
@@ -239,22 +239,22 @@ def load(functions: Sequence[types.FunctionType]) -> list[ConvertedFunction | No
         return None
     try:
         with place.open("rb") as file:
-            # Whatever the format, conversions are code, so anyone who can write the file can run anything here.
+            # In any format, conversions are code, so anyone who can write the file can run any code here.
             if foreign_file(os.fstat(file.fileno())):
                 return None
             found = pickle.load(file)
-    except Exception:  # the file does not exist or is damaged, and pickle does not document what it raises
+    except Exception:  # the file does not exist or is damaged, and pickle does not document its exceptions
         return None
     return found if isinstance(found, list) and len(found) == len(functions) else None
 
 
 def store(functions: Sequence[types.FunctionType], conversions: Sequence[ConvertedFunction | None]) -> None:
-    """Stores the conversions of functions, if there is a place for them."""
+    """Stores the conversions of functions, if the compile cache has a place for them."""
     place = _place(functions)
     if place is None:
         return
     with contextlib.suppress(OSError):  # the next session converts them again
-        descriptor, name = tempfile.mkstemp(dir=place.parent, suffix="-cache")  # is trimmed as if it was an entry
+        descriptor, name = tempfile.mkstemp(dir=place.parent, suffix="-cache")  # is trimmed as if it were an entry
         try:
             with os.fdopen(descriptor, "wb") as file:
                 pickle.dump(list(conversions), file)

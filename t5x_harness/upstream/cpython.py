@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _SLOTS = 1 << 17
-"""Values that the frame claims to need; as much memory is left for some thousand frames after it."""
+"""Values that the frame claims to need; as much memory is then left for some thousand further frames."""
 
 
 def run_exit_functions() -> None:

@@ -1,4 +1,4 @@
-"""Private names of Gin: what is bound, how files are read, and what Gin was calling."""
+"""Private names of Gin: for its bindings, its readers of files, and the configurables that it was calling."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def calls_in(text: str) -> list[ConfigurableCall]:
 
 
 def hidden_exception(error: BaseException) -> BaseException | None:
-    """Returns the original of an exception that Gin has wrapped to add where it was, without its causes."""
+    """Returns the original of an exception that Gin has wrapped to add its place, without its causes."""
     text = vars(type(error)).get("__str__")
     if not (inspect.isfunction(text) and text.__module__ == "gin.utils"):
         return None

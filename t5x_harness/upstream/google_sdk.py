@@ -1,4 +1,4 @@
-"""Private names of Google's SDK: how its transports make stubs, and the experiment that it logs to."""
+"""Private names of Google's SDK: for how its transports make stubs, and for the experiment that it logs to."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ def transport_on(kind: Any, channel: Any) -> Any:
 
 
 def http_options(rest_transport: Any, method: str) -> Sequence[Mapping[str, str]]:
-    """Returns verb, URI and body of each HTTP form of a method; empty if the transport does not have the method."""
+    """Returns the verb, URI and body of each HTTP form of a method; empty if the transport does not have the method."""
     base: Any = getattr(rest_transport, f"_Base{method}", None)
     return base._get_http_options() if hasattr(base, "_get_http_options") else []

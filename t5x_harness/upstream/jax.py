@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 
 def write_cache_entries_atomically() -> None:
-    """Has JAX write each entry of a local cache in one step, whether or not JAX is imported already.
+    """Makes JAX write each entry of a local cache in one step, whether or not JAX is already imported.
 
-    JAX itself writes into a file that others may be reading, and never overwrites a file, so an entry that a killed
-    process has written by half would stay. Here a complete file is renamed, and replaces any other.
+    JAX itself writes into a file that others may be reading, and never overwrites a file, so a half-written entry of a
+    killed process would stay. Here a complete file is renamed, and replaces any other.
     """
     after_import("jax._src.lru_cache", _write_atomically)
 
 
 def join_pod_when_needed(pod: Pod) -> None:
-    """Has this process join its pod when something first asks JAX for devices; JAX need not be imported yet."""
+    """Makes this process join its pod when JAX is first asked for devices; JAX need not be imported yet."""
     after_import("jax._src.distributed", functools.partial(_complete, pod))
     after_import("jax._src.xla_bridge", _join_before_backends)
 
@@ -46,7 +46,7 @@ def _write_atomically(lru_cache: ModuleType) -> None:
     if put is None or suffix is None or hasattr(put, "__wrapped__"):  # a JAX with another kind of cache
         return
 
-    import secrets  # not before programs under exec use JAX
+    import secrets  # only once programs under exec use JAX
 
     @functools.wraps(put)
     def put_whole(self: Any, key: str, value: bytes) -> None:
@@ -54,9 +54,9 @@ def _write_atomically(lru_cache: ModuleType) -> None:
         if not key or self.eviction_enabled or "://" in folder:
             put(self, key, value)
             return
-        unfinished = os.path.join(folder, f"{secrets.token_hex(8)}{suffix}")  # is trimmed like an entry
+        unfinished = os.path.join(folder, f"{secrets.token_hex(8)}{suffix}")  # it is trimmed like an entry
         try:
-            # For this user alone, whatever the umask: programs that others can write are not run.
+            # For this user only, no matter what the umask is: programs that others can write are not run.
             with open(unfinished, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                 file.write(value)
             os.replace(unfinished, os.path.join(folder, f"{key}{suffix}"))
@@ -90,7 +90,7 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
             # JAX warns of a hang that proxies may cause, and none is used here.
             with contextlib.suppress(AttributeError):  # a JAX without this check
                 jax.config.update("jax_check_proxy_envs", False)
-        while attendances:  # of this process, which has left the slice since
+        while attendances:  # an earlier attendance, as this process has left the slice since
             attendances.pop().leave()
         attendances.append(attendance := Attendance(pod))  # kept, as others may still be on their way here
         with waiting_for_others(attendance, pod):
@@ -101,7 +101,7 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
                 *args,
                 **kwargs,
             )
-        # Processes that this one starts from now on, such as workers that read data, are not hosts of the slice.
+        # Processes that this process starts later, such as workers that read data, are not hosts of the slice.
         for name in pod.variables():
             os.environ.pop(name, None)
 
@@ -138,7 +138,7 @@ _PLATFORM = "cpu"
 
 
 class JaxLacksRules(RuntimeError):
-    """The installed JAX lacks the rules that are replaced; the message names them."""
+    """The installed JAX lacks the rules to replace; the message names them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,8 +147,8 @@ class Contractions:
 
     Attributes:
       rounded: at default precision.
-      exact: at a precision that the program asks for; these are unchanged.
-      of_vectors: with a vector; unchanged, too, as a TPU computes them outside the matrix unit.
+      exact: at a precision that the program requests; these are unchanged.
+      of_vectors: with a vector; these are also unchanged, as a TPU computes them outside the matrix unit.
     """
 
     rounded: int = 0
@@ -156,7 +156,7 @@ class Contractions:
     of_vectors: int = 0
 
     def since(self, before: Contractions) -> Contractions:
-        """Returns the numbers since earlier ones."""
+        """Returns the difference from earlier numbers."""
         pairs = zip(dataclasses.astuple(self), dataclasses.astuple(before), strict=True)
         return Contractions(*(now - then for now, then in pairs))
 
@@ -174,18 +174,18 @@ def lowered() -> Contractions:
 
 
 def use_tpu_numerics(on: bool) -> None:
-    """Gives matrix products on the CPU the precision that a TPU gives them by default, or takes it away.
+    """Gives matrix products on the CPU the default precision of a TPU, or undoes that.
 
     A TPU rounds the float32 operands of a matrix product to bfloat16, multiplies them and adds in float32, unless the
     program asks for a higher precision. Products with a vector are computed elementwise in float32. On the CPU, JAX
-    ignores the precision. Here the rounding is added to each program when JAX lowers it from now on, so that
-    derivatives, loops and rematerialized values have it, too. Compiled programs are dropped from JAX's caches.
+    ignores the precision. Here the rounding is added to each program that JAX lowers from now on, so that
+    derivatives, loops and rematerialized values also have it. Compiled programs are dropped from JAX's caches.
 
     Args:
-      on: whether programs round.
+      on: whether programs are to round.
 
     Raises:
-      JaxLacksRules: the installed JAX has its rules elsewhere; nothing was changed.
+      JaxLacksRules: the installed JAX keeps its rules elsewhere; nothing was changed.
     """
     if on == bool(_originals):
         return
@@ -230,7 +230,7 @@ def _lower_dot(rule: Callable[..., Any], context: Any, lhs: Any, rhs: Any, **par
 
 
 def _lower_convolution(rule: Callable[..., Any], context: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
-    """Lowers a convolution by JAX's own rule, with rounding, as a TPU computes all in the matrix unit."""
+    """Lowers a convolution by JAX's own rule, with rounding, as a TPU computes all of them in the matrix unit."""
     return rule(context, *_rounded(context, (lhs, rhs), params["precision"]), **params)
 
 

@@ -31,13 +31,13 @@ class Library:
         return sum(len(names.split()) for names in self.names.values())
 
     def missing(self, folder: str | Path) -> tuple[str, ...] | None:
-        """Finds the names that the installed release does not have any more.
+        """Finds the names that the installed release no longer has.
 
         Args:
-          folder: where the distribution is installed.
+          folder: the folder in which the distribution is installed.
 
         Returns:
-          ``_load_model of seqio/vocabularies.py`` for each; None if none of the files can be read.
+          A text such as ``_load_model of seqio/vocabularies.py`` for each; None if none of the files can be read.
         """
         found: list[str] = []
         files_read = 0

@@ -21,7 +21,7 @@ def failure(text: str, path: str, line: int, summary: str) -> ReprExceptionInfo:
 
 
 def skip_at_item(reason: str) -> NoReturn:
-    """Skips an item as pytest's own marks do: at the item's line, not at the line that raises the skip."""
+    """Skips an item as pytest's own marks do: the skip is shown at the item's line, not at the line that raises it."""
     raise pytest.skip.Exception(reason, _use_item_location=True)
 
 
@@ -31,7 +31,7 @@ def terminal_columns(reporter: pytest.TerminalReporter) -> int:
 
 
 def colors(reporter: pytest.TerminalReporter) -> bool:
-    """Returns whether pytest colors its output; its public methods color only whole lines."""
+    """Returns whether pytest colors its output; its public methods can only color whole lines."""
     return reporter._tw.hasmarkup
 
 
@@ -78,7 +78,7 @@ def fixture_value(name: str, item: pytest.Item) -> Any:
 
 
 def scheduling_by(group_of: Callable[[str], str | None]) -> type:
-    """Makes a scheduler like pytest-xdist's ``--dist load`` that keeps groups of items together and in order.
+    """Makes a scheduler like that of pytest-xdist's ``--dist load`` that keeps groups of items together and in order.
 
     Args:
       group_of: returns the name of an item's group for its node id; None for an item without a group.

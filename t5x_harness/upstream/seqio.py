@@ -35,13 +35,13 @@ def preprocess(
 
 
 def replace_source(task: seqio.Task, source: seqio.DataSourceInterface) -> None:
-    """Has a task read from another source."""
+    """Makes a task read from another source."""
     task._source = source
 
 
 def cached_examples_from(task: seqio.Task, source: Callable[[], seqio.DataSourceInterface]) -> None:
-    """Has a task read from a source in place of its cache."""
-    # SeqIO calls these two only if use_cached is set; the second is for a line in the log.
+    """Makes a task read from a source instead of its cache."""
+    # SeqIO calls these two only if use_cached is set; the second one is for a line in the log.
     task._get_cached_source = lambda split=None: source()
     task.get_cached_stats = lambda split="train": {"examples": 0}
 
@@ -63,27 +63,27 @@ def declared_sizes(source: seqio.DataSourceInterface) -> Mapping[str, int] | Non
 
 
 def tfds_splits(source: seqio.TfdsDataSource) -> Sequence[str]:
-    """Returns the splits that a source was defined with, without asking TFDS; empty if it takes TFDS' own."""
+    """Returns the splits that a source was defined with, without asking TFDS; empty if it uses those of TFDS."""
     return tuple(source._splits or ())
 
 
 def tfds_instructions(source: seqio.TfdsDataSource) -> list[str]:
-    """Returns what each split of a source reads, such as ``train[:90%]``."""
+    """Returns the TFDS split that each split of a source reads, such as ``train[:90%]``."""
     return [source.tfds_dataset._map_split(split) or split for split in tfds_splits(source)]
 
 
 def replace_splits(loader: Any, splits: Mapping[str, Any]) -> None:
-    """Has SeqIO's loader of a TFDS dataset read other splits."""
+    """Makes SeqIO's loader of a TFDS dataset read other splits."""
     loader._split_map = dict(splits)
 
 
 def builder_of(loader: Any, split: str) -> Any:
-    """Returns the TFDS builder that a split is read with."""
+    """Returns the TFDS builder that reads a split."""
     return loader._get_builder(split)
 
 
 def builder_kwargs(loader: Any) -> Mapping[str, Any]:
-    """Returns the further arguments of a loader's builders."""
+    """Returns the additional arguments of a loader's builders."""
     return dict(loader._builder_kwargs or {})
 
 
@@ -102,7 +102,7 @@ def vocabulary_file(vocabulary: seqio.Vocabulary) -> str | None:
 
 
 def open_vocabulary_files(file_for: Callable[[str, int], str]) -> None:
-    """Has SeqIO open other SentencePiece files in this process; a later call replaces an earlier one.
+    """Makes SeqIO open other SentencePiece files in this process; a later call replaces an earlier one.
 
     Args:
       file_for: returns the file to open for a path and a number of extra ids.
@@ -119,10 +119,10 @@ def open_vocabulary_files(file_for: Callable[[str, int], str]) -> None:
 
 
 def watch_registrations(on_register: Callable[[str, FrameType, Callable[[], None]], None]) -> None:
-    """Calls a function in place of each registration of a task or mixture; a later call replaces an earlier one.
+    """Makes SeqIO call a function for each registration of a task or mixture instead; a later call replaces it.
 
     Args:
-      on_register: takes the name, the frame that registers it, and a function that registers it.
+      on_register: takes the name, the frame that registers the name, and a function that does so.
     """
     registry: Any = seqio.dataset_providers.DatasetProviderRegistry
     current = registry.add_provider.__func__
@@ -143,6 +143,6 @@ def cached_source(folder: str, split: str) -> seqio.FileDataSource:
 
 
 def forget_cache(task: seqio.Task) -> None:
-    """Has a task look for its cache and read its statistics again."""
+    """Makes a task look for its cache and read its statistics again."""
     task._cache_dir = None
     task._stats = {}

@@ -1,8 +1,8 @@
-"""Options for processes that run a few steps, without preparations that pay only for many.
+"""Options for processes that run a few steps, without preparations that only pay off for many.
 
-Orbax spreads the writing of a replicated array over its replicas. That pays for gigabytes. For a shrunk model, it means
-hundreds of compiled programs that each slice a few bytes. Arrays with at least :data:`SMALLEST_SLICE` bytes on each
-device are written as on a TPU.
+Orbax spreads the writing of a replicated array over its replicas. That pays off for gigabytes. For a shrunk model, it
+means hundreds of compiled programs that each slice a few bytes. Arrays with at least :data:`SMALLEST_SLICE` bytes on
+each device are written as on a TPU.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import orbax.checkpoint as ocp
 from t5x_harness.upstream.tensorflow import disable_graph_optimization
 
 SMALLEST_SLICE = 2**20
-"""The size in bytes from which on orbax spreads an array over its replicas."""
+"""The least size in bytes of an array that orbax spreads over its replicas."""
 
 
 def configure_for_short_run() -> None:

@@ -1,4 +1,4 @@
-"""Everything that the harness changes in T5X, whether it is installed, a fork, or the embedded one.
+"""Everything that the harness changes in T5X, whether it is an installed one, a fork, or the embedded one.
 
 If a T5X lacks something that is changed here, the error names it.
 """
@@ -20,7 +20,7 @@ MESH_FUNCTIONS = ("default_mesh", "get_mesh", "with_sharding_constraint")
 """Functions of ``t5x.partitioning`` that build a mesh, or that do nothing on CPU devices."""
 
 RESTORING = "create_checkpoint_manager_and_restore"
-"""The function of ``t5x.utils`` with which train, eval and infer restore."""
+"""The function of ``t5x.utils`` with which train, eval and infer restore checkpoints."""
 
 INFERRING = "get_infer_fn"
 """The function of ``t5x.utils`` that makes the functions with which eval and infer run the model."""
@@ -39,7 +39,7 @@ _ORIGINAL = "__t5x_harness_original__"
 
 
 class T5XLacks(RuntimeError):
-    """The T5X in use lacks something that the harness changes; the message names it, and where that T5X is."""
+    """The T5X in use lacks something that the harness changes; the message names it and the location of that T5X."""
 
     FIX = "give the fork this function, or use the embedded T5X: --t5x-runtime=embedded"
 
@@ -49,10 +49,10 @@ class T5XLacks(RuntimeError):
 
 
 def install_mesh(slice: Slice, data_positions: int | None = None, devices: Sequence[Any] | None = None) -> None:
-    """Makes ``t5x.partitioning`` of any runtime build this slice's mesh over the process's CPU devices.
+    """Makes the ``t5x.partitioning`` of any runtime build this slice's mesh over the process's CPU devices.
 
-    Takes effect when the module is imported, or at once if it is already. Installing another slice replaces this one.
-    Imports neither T5X nor JAX.
+    This takes effect when the module is imported, or at once if it already is. Installing another slice replaces this
+    one. This imports neither T5X nor JAX.
 
     Args:
       slice: the slice.
@@ -91,7 +91,7 @@ def emulate_slice(
 
 
 def before_restoring(utils: ModuleType, prepare: Callable[[str, Mapping[str, Any]], None]) -> None:
-    """Has train, eval and infer call a function before they restore a checkpoint.
+    """Makes train, eval and infer call a function before they restore a checkpoint.
 
     Args:
       utils: the imported ``t5x.utils``.
@@ -123,7 +123,7 @@ class Observed:
 
     def __init__(self) -> None:
         self.restored: list[str] = []
-        self._examples: dict[int, int] = {}  # by function: prediction and scoring see the same examples
+        self._examples: dict[int, int] = {}  # by function, because prediction and scoring see the same examples
 
     @property
     def examples(self) -> int:
@@ -131,7 +131,7 @@ class Observed:
         return max(self._examples.values(), default=0)
 
     def restoring(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps the function that restores, to note what it restored."""
+        """Wraps the function that restores checkpoints, to record their paths."""
         signature = inspect.signature(original)
 
         @functools.wraps(original)
@@ -144,7 +144,7 @@ class Observed:
         return restore
 
     def inferring(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wraps the function that makes functions of a dataset, to count the examples that these are given."""
+        """Wraps the function that makes functions of a dataset, to count the examples that they process."""
 
         @functools.wraps(original)
         def make(*args: Any, **options: Any) -> Any:
@@ -165,7 +165,7 @@ class Observed:
 
 @contextlib.contextmanager
 def observe(utils: ModuleType) -> Iterator[Observed]:
-    """Observes what T5X restores and sends through the model while the context lasts.
+    """Observes, while the context lasts, which checkpoints T5X restores and how many examples the model sees.
 
     Args:
       utils: the imported ``t5x.utils``.
@@ -186,11 +186,11 @@ def observe(utils: ModuleType) -> Iterator[Observed]:
 
 
 def before_finalizing(gin_utils: ModuleType, change: Callable[[], None]) -> None:
-    """Has T5X call a function after it has read the Gin flags, before it locks the config.
+    """Makes T5X call a function after it has read the Gin flags and before it locks the config.
 
     Args:
       gin_utils: the imported ``t5x.gin_utils``.
-      change: may change the config. It is not called if the config stays unlocked.
+      change: the function, which may change the config. It is not called if the config stays unlocked.
 
     Raises:
       T5XLacks: it has no such function.
@@ -216,7 +216,7 @@ def before_finalizing(gin_utils: ModuleType, change: Callable[[], None]) -> None
 
 
 def report_steps(trainer: ModuleType, report: Callable[[int], None]) -> None:
-    """Has the train loops of a process call a function at the beginning of each step.
+    """Makes the train loops of a process call a function at the beginning of each step.
 
     Args:
       trainer: the imported ``t5x.trainer``; a fork without ``BaseTrainer.train`` stays unchanged.
@@ -238,7 +238,7 @@ def report_steps(trainer: ModuleType, report: Callable[[int], None]) -> None:
 
 
 def count_batches(trainer: Any, taken: Callable[[], None]) -> bool:
-    """Has a trainer's train loop call a function for each batch, and returns whether it does.
+    """Makes a trainer's train loop call a function for each batch, and returns whether it does.
 
     A trainer of a fork whose loop is not ``train(batch_iter, …)`` stays unchanged.
     """

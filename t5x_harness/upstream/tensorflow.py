@@ -1,4 +1,4 @@
-"""Private names of TensorFlow: how it runs input pipelines, and whether it has started."""
+"""Private names of TensorFlow: for how it runs input pipelines, and whether it has started."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ OPERATIONS_ON_PATHS = {
 
 
 def disable_graph_optimization() -> None:
-    """Has TensorFlow neither optimize nor tune the input pipelines of this process.
+    """Makes TensorFlow neither optimize nor tune the input pipelines of this process.
 
     Grappler takes half of the time for making an iterator, and ``tf.data``'s own rewriting much of the rest, but these
-    pipelines yield only tens of examples. And the thread that tunes an iterator may sleep for seconds when the iterator
-    is destroyed, which waits for it.
+    pipelines yield only tens of examples. Also, the thread that tunes an iterator may sleep for seconds when the
+    iterator is destroyed, which waits for it.
     """
     import tensorflow as tf
     from tensorflow.python.data.ops import dataset_ops

@@ -1,4 +1,4 @@
-"""Private names of TensorFlow Datasets: how a builder defines and makes its splits."""
+"""Private names of TensorFlow Datasets: for how a builder defines and makes its splits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def use_examples(builder: tfds.core.DatasetBuilder, splits: Mapping[str, Iterable[Any]]) -> None:
-    """Has a builder prepare given examples, and not log downloads.
+    """Makes a builder prepare given examples, without logging downloads.
 
     Args:
       builder: the builder to change.
