@@ -48,18 +48,18 @@ def bucket_of(address: str) -> str:
 
 
 def mount_of(path: str) -> str | None:
-    """Returns the folder where Google's machines mount the storage that has ``path``; None for any other path."""
+    """Returns the folder at which Google's machines mount the storage that has ``path``; None for any other path."""
     found = _MOUNTED.match(path)
     return found and found[0]
 
 
 def is_remote(path: str) -> bool:
-    """Tells whether a path lies in a bucket: by its address, or because Google's machines mount it there."""
+    """Tells whether a path is in a bucket: by its address, or because Google's machines mount storage there."""
     return "://" in path or mount_of(path) is not None
 
 
 def bucket_fault(name: str) -> str | None:
-    """Returns the rule that a bucket's name breaks; None if Google would take it."""
+    """Returns the rule that a bucket's name breaks; None if Google would accept it."""
     longest = 222 if "." in name else 63
     if not 3 <= len(name) <= longest:
         return f"it must have 3 to {longest} characters, and has {len(name)}"

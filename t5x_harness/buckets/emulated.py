@@ -41,7 +41,7 @@ class Store:
         return self._bucket(bucket).joinpath(*parts)
 
     def is_declared(self, address: str) -> bool:
-        """Tells whether the user gave the bucket of an address; what such a bucket lacks is missing."""
+        """Tells whether the user provided the bucket of an address; files that such a bucket lacks are missing."""
         found = bucket_and_name(address)
         if found is None:
             return False
@@ -50,7 +50,7 @@ class Store:
         return self.source is not None and (self.source / found[0]).is_dir()
 
     def claim(self, address: str) -> None:
-        """Notes that the bucket of a stand-in, which is about to be written, is not one of the user's."""
+        """Notes that the bucket of a stand-in that is about to be written is not one of the user's."""
         found = bucket_and_name(address)
         if found is not None and self.standins is not None and not self._bucket(found[0]).is_dir():
             note_undeclared(self.root, found[0])
@@ -60,7 +60,7 @@ class Store:
 
 
 def note_undeclared(root: Path, bucket: str) -> None:
-    """Notes that the user did not give a bucket that is about to be made: what it lacks may be generated."""
+    """Notes that the user did not provide a bucket that is about to be created; its missing files may be generated."""
     note = _undeclared_note(root, bucket)
     note.parent.mkdir(parents=True, exist_ok=True)
     note.touch()

@@ -24,14 +24,14 @@ WITHOUT_CREDENTIALS = (
     "Run gcloud auth application-default login; without a cloud: submit --vertex=emulated, pytest "
     "--t5x-vertex=emulated, or any command in a shell of t5x-harness serve"
 )
-"""The fix where no Google credentials are found."""
+"""The fix if no Google credentials are found."""
 
 _AT_ONCE = 8
 _SECONDS = 60.0
 
 
 class StorageError(Exception):
-    """Cloud Storage refused a request; the message has the object, the service's own reason, and what can be done."""
+    """Cloud Storage refused a request; the message has the object, the service's own reason, and the fix."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +163,7 @@ class Folder:
             next(iter(self._client.list_blobs(self._bucket, max_results=1, timeout=_SECONDS)), None)
 
     def misplaced(self, region: str) -> str:
-        """Returns a warning about what a job in ``region`` pays for if the bucket is in another region.
+        """Returns a warning about the traffic that a job in ``region`` pays for if the bucket is in another region.
 
         The warning is empty if the bucket is in the same region, or its region may not be read.
         """
@@ -244,7 +244,7 @@ class LocalFolder:
         self.address = str(self.folder)
 
     def children(self, name: str = "") -> list[str]:
-        """Returns the sorted names directly in one of its folders; empty if there is no such folder."""
+        """Returns the sorted names directly in one of its folders; empty if the folder does not exist."""
         try:
             return sorted(os.listdir(self.folder / name))
         except (FileNotFoundError, NotADirectoryError):
@@ -282,9 +282,9 @@ class LocalFolder:
             path.unlink(missing_ok=True)
 
     def copy(self, name: str, to: str) -> bool:
-        """Copies a folder to a new name; returns whether it stayed whole until the end.
+        """Copies a folder to a new name; returns whether the folder stayed complete until the end.
 
-        The copy is of links, which cost no space and stay when the original names are removed.
+        The copied files are hard links, which cost no space and stay when the original names are removed.
         """
         target = self.folder / to
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Locks a folder, on this machine or in a bucket, for one writer; a second one is refused, and shown the holder."""
+"""Locks a folder, on this machine or in a bucket, for one writer; a second one gets an error that names the holder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Lock:
         """Makes sure that the lock is still held; call it before each step that only the holder may take.
 
         Raises:
-          Exception: the refusal's error: another process has taken over, because this one was stopped for long.
+          Exception: the refusal's error: another process has taken over, because this one was stopped for a long time.
           StorageError: the bucket does not exist, or refuses.
         """
 
@@ -120,13 +120,13 @@ class _ObjectLock(Lock):
         while not self._ended.wait(_RENEWED_AFTER / 2):
             try:
                 self.renew()
-            except StorageError:  # it is tried again, and a holder that writes calls renew, too
+            except StorageError:  # it is tried again, and a holder that writes also calls renew
                 continue
             except Exception:  # the refusal's error, which the holder's next call raises
                 return
 
     def _note(self, version: int | None, why: str = "") -> None:
-        """Notes the version that was written, also if a client's second attempt was refused because of its first."""
+        """Notes the version that was written, even if a client's second attempt was refused because of its first."""
         if version is None:
             content, version = self._place.read_version(self._name) or (b"", 0)
             if self._id not in content.decode():
@@ -140,7 +140,7 @@ def _holder(identity: str = "") -> str:
 
 
 def _is_gone(holder: str) -> bool:
-    """Tells whether a holder has ended: its process on this machine is gone, or it was silent for long."""
+    """Tells whether a holder has ended: its process on this machine is gone, or it was silent for too long."""
     try:
         about = json.loads(holder)
         if about["host"] == socket.gethostname() and not os.path.exists(f"/proc/{int(about['pid'])}"):

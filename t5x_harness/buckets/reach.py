@@ -1,4 +1,4 @@
-"""Which files in buckets can be read from here, and which a stand-in replaces."""
+"""Decides which files in buckets can be read from here, and which a stand-in replaces."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def is_replaced(path: str, policy: StandInPolicy) -> bool:
 
 
 def is_not_asked(path: str) -> bool:
-    """Tells whether a path lies in a bucket that is not the user's own, where no checkpoint is looked for."""
+    """Tells whether a path is in a bucket that is not the user's own, in which no checkpoint is looked for."""
     here = store()
     return is_remote(path) and not (here is not None and here.is_declared(path))
 
 
 def is_unreachable(path: str) -> bool:
-    """Tells whether a path lies in a bucket that cannot be read from here.
+    """Tells whether a path is in a bucket that cannot be read from here.
 
     A bucket that answers that it has no such file is within reach: the path is wrong, and the error is the user's.
-    The same holds for a bucket that the user gave to the emulated Google Cloud. Any other emulated bucket holds only
-    what this run has written there.
+    The same is true for a bucket that the user provided to the emulated Google Cloud. Any other emulated bucket holds
+    only what this run has written there.
     """
     here = store()
     local = here.local(path) if here is not None else None

@@ -1,13 +1,13 @@
 """The file system at ``/gcs`` in the mode ``fuse``: a store's folder, with the semantics of Cloud Storage FUSE.
 
-It differs from a folder as gcsfuse does without options on a bucket without hierarchical namespace. A file is stored
+It differs from a folder as gcsfuse does without options on a bucket without a hierarchical namespace. A file is stored
 when it is closed or synced. That fails with ESTALE if the object was replaced, renamed or deleted meanwhile, and so do
 further reads. A folder that holds anything cannot be renamed (EMFILE), and nothing is renamed to another bucket.
 Buckets cannot be listed, made or removed; modes and owners are fixed; there are no hard links and no extended
 attributes.
 
-All changes of the tree happen under the lock on the store's files, under which Cloud Storage's own API compares
-generations, too.
+All changes of the tree happen under the lock on the store's files, which Cloud Storage's own API also holds while it
+compares generations.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class FileSystem:
     def open(self, node: Node, flags: int) -> Handle:
         writes = flags & os.O_ACCMODE != os.O_RDONLY
         changes = writes or flags & os.O_TRUNC
-        # The kernel looks the file up once more; a reader is better off with a stale handle.
+        # The kernel then looks the file up again; for a reader, a stale handle is better.
         if node.removed or (changes and node.content is not None and not self._is_live(node)):
             raise _stale()
         if flags & os.O_TRUNC and node.staged is None:
@@ -239,7 +239,7 @@ class FileSystem:
                 node.path, self._by_path[new] = new, node
 
     def _open_content(self, node: Node) -> int:
-        """Opens a stored file, in the generation that the kernel looked up while any process has that open."""
+        """Opens a stored file, in the generation that the kernel looked up as long as any process has that open."""
         if node.removed:
             raise _stale()
         if node.content is None:

@@ -12,12 +12,12 @@ from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused, bucket
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
-# As in a shell and env(1); 125 for a failure before the command.
+# The same as those of a shell and env(1); 125 is for a failure before the command.
 _REFUSED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
 
 
 class Way(enum.StrEnum):
-    """How paths below ``/gcs`` lead to the store, best first."""
+    """The ways in which paths below ``/gcs`` lead to the store, best first."""
 
     EXISTING = "existing"
     NAMESPACE = "namespace"
@@ -25,7 +25,7 @@ class Way(enum.StrEnum):
 
 
 class MountMode(enum.StrEnum):
-    """What ``/gcs`` is: the store's folder itself, or a file system that behaves as Cloud Storage FUSE."""
+    """The kind of ``/gcs``: the store's folder itself, or a file system that behaves like Cloud Storage FUSE."""
 
     FOLDER = "folder"
     FUSE = "fuse"
@@ -64,7 +64,7 @@ def enter_from_environment(environment: Mapping[str, str]) -> None:
 
 
 def is_mounted(root: str | os.PathLike[str]) -> bool:
-    """Tells whether ``/gcs`` is this store's folder already, as in a container or a child of a run."""
+    """Tells whether ``/gcs`` is already this store's folder, as in a container or a child of a run."""
     folder = buckets_folder(root)
     return os.path.isdir(GCS) and os.path.isdir(folder) and os.path.samefile(GCS, folder)
 
@@ -83,7 +83,7 @@ def mount_namespace(root: str | os.PathLike[str], mode: MountMode | str) -> None
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Mounts the store, and becomes the command: what the words of ``command_prefix`` start.
+    """Mounts the store, and becomes the command; started by the words of ``command_prefix``.
 
     Args:
       arguments: the mode, the root of the store, and the words of the command.

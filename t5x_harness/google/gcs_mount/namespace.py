@@ -24,7 +24,7 @@ _MNT_DETACH = 2
 # linux/capability.h
 _CAPABILITY_VERSION_3 = 0x2008_0522
 _CAP_SYS_ADMIN = 21
-# The number of the system call pivot_root, for which the C library has no function, where JAX and TensorFlow run.
+# The number of the system call pivot_root, which has no function in the C library, on machines with JAX and TensorFlow.
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 _OLD = "/.old"
@@ -42,11 +42,11 @@ class NamespaceRefused(Exception):
 
 
 def enter_namespace(folder: str | os.PathLike[str], mount_at: Callable[[str], None] | None = None) -> None:
-    """Moves this process into a namespace of its own where ``/gcs`` is ``folder``.
+    """Moves this process into a separate namespace in which ``/gcs`` is ``folder``.
 
-    A root process that may mount gets a mount namespace. Any other process gets a user namespace, too, in which it
-    keeps its user and groups, and has no capabilities when this returns. If there is no ``/gcs`` to mount on, the
-    namespace has a new read-only root with everything of the old root in it.
+    A root process that may mount gets a mount namespace. Any other process also gets a user namespace, in which it
+    keeps its user and groups, and has no capabilities when this returns. If ``/gcs`` does not exist, the namespace
+    has a new read-only root with everything of the old root in it.
 
     Args:
       mount_at: a function that mounts something else at a path.
@@ -62,7 +62,7 @@ def enter_namespace(folder: str | os.PathLike[str], mount_at: Callable[[str], No
         raise NamespaceRefused(f"this process has {status['Threads']} threads, and only a process of one can enter")
     privileged = os.geteuid() == 0 and bool(int(status["CapEff"], 16) >> _CAP_SYS_ADMIN & 1)
     _unshare(with_users=not privileged)
-    # Copies of mounts in here must not keep a disk outside from being unmounted, and mounts in here stay in here.
+    # Copies of mounts in the namespace must not keep a disk outside mounted, and mounts in it stay in it.
     mount("none", "/", None, _MS_REC | _MS_SLAVE)
     if os.path.isdir(GCS):
         _bind_or_mount(source, mount_at)
@@ -70,7 +70,7 @@ def enter_namespace(folder: str | os.PathLike[str], mount_at: Callable[[str], No
         _new_root(source, mount_at)
     os.chdir(cwd)
     if not privileged:
-        # An ordinary user again: with all capabilities of its namespace, a process would read its locked files.
+        # An ordinary user again: with all capabilities of its namespace, a process could read its locked files.
         header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
         _call("giving up capabilities", _libc.capset, header, (ctypes.c_uint32 * 6)())
 

@@ -18,7 +18,7 @@ _ATTR_OUT = struct.Struct("=Q2I")
 
 
 class Attributes(NamedTuple):
-    """The attributes of a node, whose owner is that of this process and whose three times are one, in nanoseconds."""
+    """The attributes of a node, which belongs to this process's user and has one time for all three, in nanoseconds."""
 
     node: int
     mode: int
@@ -64,7 +64,7 @@ class FileGeneration(NamedTuple):
 class StagedContent:
     """A nameless file with the new content: nothing is left of it if this process is killed.
 
-    It begins with the content of a descriptor. Without one it is that of a new or truncated file, which is stored even
+    It begins with the content of a descriptor. Without one, it is for a new or truncated file, which is stored even
     if nothing is written.
     """
 
@@ -140,13 +140,13 @@ class Node:
     number: int
     path: bytes  # below the mount; empty for the root, bucket/a/b otherwise
     folder: bool
-    generation: FileGeneration | None = None  # of the stored file; None for a folder, and for a file not stored yet
+    generation: FileGeneration | None = None  # of the stored file; None for a folder, or a file that is not stored yet
     lookups: int = 0  # how often the kernel has looked it up; at 0 it is forgotten
     staged: StagedContent | None = None  # the content while it is open for writing
     content: int | None = None  # a descriptor of the content while it is open only for reading
     writers: int = 0  # handles that are open for writing
     readers: int = 0  # handles that are open only for reading
-    removed: bool = False  # while open, so that further writes are lost
+    removed: bool = False  # whether it was removed while open, so that further writes are lost
 
     @property
     def unsaved(self) -> bool:
@@ -154,7 +154,7 @@ class Node:
         return self.staged is not None and self.staged.dirty
 
     def is_of(self, found: os.stat_result) -> bool:
-        """Tells whether this node is what the tree has."""
+        """Tells whether a file or folder of the tree is this node's."""
         if stat.S_ISDIR(found.st_mode) or self.folder:
             return self.folder and stat.S_ISDIR(found.st_mode)
         return self.generation == FileGeneration.of(found)

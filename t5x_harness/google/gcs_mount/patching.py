@@ -92,7 +92,7 @@ def _patch_operations(to_real: _Map, module: ModuleType) -> None:
 
 
 def _operation(function: Callable[..., Any], to_real: _Map) -> Callable[..., Any]:
-    original = getattr(function, "without_gcs", function)  # TensorFlow has uses of its own for __wrapped__
+    original = getattr(function, "without_gcs", function)  # TensorFlow uses __wrapped__ for its own purposes
 
     @functools.wraps(original)
     def with_gcs(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How this machine can show ``/gcs``, found out by trying; and commands that see it."""
+"""Finds out by trying how this machine can show ``/gcs``, and makes commands that see it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from t5x_harness.variables import PATCH_VARIABLE
 # The time limit of a process that mounts and ends; a machine that swaps may need a while.
 _PROBE_SECONDS = 30.0
 
-# Independent of the import path and the environment of the command, and as fast as Python can start.
+# It is independent of the command's import path and environment, and as fast as Python can start.
 _BOOT = "import sys; sys.path.append({parent!r}); from {package}.google.gcs_mount.mount import main; main(sys.argv[1:])"
 
 # A path begins at the start of a word, or after quotes, = in options, : in lists of paths, or brackets. After anything
@@ -33,8 +33,8 @@ class Mount:
     """The ways that this machine allows."""
 
     way: Way  # the best way that works
-    refused: str | None = None  # why there is no namespace; None if there is
-    fuse_refused: str | None = None  # why :attr:`Mode.FUSE` is not available; None if it is
+    refused: str | None = None  # why no namespace is available; None if one is
+    fuse_refused: str | None = None  # why :attr:`MountMode.FUSE` is not available; None if it is
 
     @property
     def modes(self) -> tuple[MountMode, ...]:
@@ -43,7 +43,7 @@ class Mount:
 
 
 def probe(root: str | os.PathLike[str] | None = None) -> Mount:
-    """Finds out what works here by trying it in another process, once; a ``/gcs`` that is the root's folder is best."""
+    """Finds out what works here by trying it in another process, once; a ``/gcs`` that is already mounted is best."""
     refused = refusal(MountMode.FOLDER)
     way = Way.REWRITING if refused else Way.NAMESPACE
     if root is not None and is_mounted(root):
@@ -79,8 +79,8 @@ def _try(root: str, mode: MountMode) -> str | None:
 def command_prefix(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> list[str]:
     """Returns words in front of a command that make it, and all that it starts, see the store at ``/gcs``.
 
-    The command replaces the started process, so that signals, status and output are its own. This does not check
-    whether the machine allows it, as :func:`probe` and :func:`launched` do, and makes the folder ``buckets``.
+    The command replaces the started process, so that signals, status and output are its own. Unlike :func:`probe` and
+    :func:`launched`, this does not check whether the machine allows it. It makes the folder ``buckets``.
     """
     os.makedirs(buckets_folder(root), exist_ok=True)
     boot = _BOOT.format(package=PACKAGE, parent=str(Path(__file__).resolve().parents[3]))
@@ -93,7 +93,7 @@ def launched(
     root: str | os.PathLike[str],
     mode: MountMode | str = MountMode.FOLDER,
 ) -> tuple[list[str], dict[str, str]]:
-    """Returns a command and its environment with which it sees the store at ``/gcs``, as far as this machine allows.
+    """Returns a command and an environment, with which it sees the store at ``/gcs`` as far as this machine allows.
 
     Otherwise, paths in the command's words and in the variables are rewritten, and Python processes are patched when
     they start; see the module ``patching``.
@@ -117,6 +117,6 @@ def launched(
 
 
 def rewrite(text: str, root: str | os.PathLike[str]) -> str:
-    """Replaces ``/gcs`` at the start of each path in a text by the folder of a store's buckets."""
+    """Replaces ``/gcs`` at the start of each path in a text with the folder of a store's buckets."""
     folder = buckets_folder(root)
     return _GCS.sub(lambda _: folder, text)

@@ -1,4 +1,4 @@
-"""The process behind a mount in the mode ``fuse``, and the messages with which the kernel asks it (linux/fuse.h)."""
+"""The process behind a mount in the mode ``fuse``, and the messages that the kernel sends it (linux/fuse.h)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DIRENT = struct.Struct("=2Q2I")
 _STATFS = struct.Struct("=5Q10I")
 
 _MAJOR, _MINOR = 7, 31
-# Opening may truncate; writes of more than a page; requests of more than 32 pages.
+# Features: opening may truncate, writes of more than a page, and requests of more than 32 pages.
 _ATOMIC_TRUNCATE, _BIG_WRITES, _MAX_PAGES = 1 << 3, 1 << 5, 1 << 22
 _DIRECTORY, _REGULAR = 4, 8
 
@@ -98,7 +98,7 @@ def reply(device: int, unique: int, content: bytes = b"", *, error: int = 0) -> 
     try:
         os.writev(device, [header, content] if content else [header])
     except OSError as failure:
-        if failure.errno not in (errno.ENOENT, errno.ENODEV):  # no process waits for it any more
+        if failure.errno not in (errno.ENOENT, errno.ENODEV):  # no process waits for it any longer
             raise
 
 
@@ -172,7 +172,7 @@ def start_server(root: str | os.PathLike[str]) -> Iterator[Callable[[str], None]
 
 
 class FuseServer:
-    """Answers requests one after the other, because nothing but the disk makes it wait."""
+    """Answers requests one after another, because only the disk makes it wait."""
 
     def __init__(self, device: int, files: FileSystem) -> None:
         self._device = device

@@ -1,4 +1,4 @@
-"""Which hosts are Google's: one list, for the certificate and for the proxy."""
+"""The hosts that are Google's: one list, for the certificate and for the proxy."""
 
 from __future__ import annotations
 

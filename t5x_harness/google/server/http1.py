@@ -29,7 +29,7 @@ class HttpServer:
 
     def __init__(self, app: App, connections: Connections | None = None) -> None:
         self.connections = Connections() if connections is None else connections
-        # What every connection reads into before the data is copied: asyncio would allocate 256 KB for each read.
+        # All connections read into this before the data is copied: asyncio would allocate 256 KB for each read.
         self.buffer = memoryview(bytearray(_READ_AT_ONCE))
         self._app = app
         self._exchanges: set[asyncio.Task[None]] = set()
@@ -106,7 +106,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
                 self.head_since = time.monotonic()
 
     def answer_ended(self) -> None:
-        """Goes on after an answer. The rest of the request's body is dropped."""
+        """Continues after an answer. The rest of the request's body is dropped."""
         assert self._exchange is not None
         if self._parser.over:
             self._end()
@@ -173,7 +173,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         }
 
     def _end(self) -> None:
-        """Goes on to the next request, which may have arrived already."""
+        """Continues with the next request, which may already have arrived."""
         assert self._exchange is not None
         if not self._exchange.keep_alive:
             self.transport.close()
@@ -215,7 +215,7 @@ class HttpExchange:
 
     def take_in(self, pieces: list[bytes], *, over: bool) -> None:
         """Adds pieces of the request's body, and whether they are the last ones."""
-        if not self.answered:  # otherwise they are not read any more
+        if not self.answered:  # after the answer, they are no longer read
             self._unread += pieces
             if not over and sum(map(len, self._unread)) >= _MOST_UNREAD:
                 self.transport.pause_reading()

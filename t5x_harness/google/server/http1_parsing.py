@@ -79,11 +79,11 @@ _IDENTITY = re.compile(rb"(?im)^transfer-encoding:[ \t]*identity[ \t]*\r?\n")
 
 
 def drop_identity(head: bytes) -> bytes:
-    """Returns a request's head without ``Transfer-Encoding: identity``, which TensorFlow sends and no parser takes."""
+    """Returns a request's head without ``Transfer-Encoding: identity``, which TensorFlow sends and parsers refuse."""
     return _IDENTITY.sub(b"", head)
 
 
-_LONGEST_NUMBER = 18  # digits: more than any disk has bytes
+_LONGEST_NUMBER = 18  # digits: enough for the bytes of any disk
 
 
 class BadRequest(Exception):
@@ -103,7 +103,7 @@ class RequestParser:
     def __init__(self) -> None:
         # All of these are empty until the head is complete.
         self.method = ""  # in capitals
-        self.target = b""  # the path with its query, or whatever the first line has in its place
+        self.target = b""  # the path with its query, or anything that the first line has in its place
         self.version = ""  # 1.1 or 1.0
         self.headers: list[tuple[bytes, bytes]] = []  # with lower-case names
         self.keep_alive = False  # whether the client would use the connection again
@@ -186,7 +186,7 @@ class RequestParser:
         self._left = int(length[-_LONGEST_NUMBER:])
         self.over = self._left == 0
 
-    # What httptools calls.
+    # The methods that httptools calls.
 
     def on_url(self, url: bytes) -> None:
         self.target += url
@@ -196,7 +196,7 @@ class RequestParser:
 
 
 _STATUS_LINES = {it.value: f"HTTP/1.1 {it.value} {it.phrase}\r\n".encode() for it in http.HTTPStatus}
-_NO_SNIFFING = b"X-Content-Type-Options: nosniff"  # so that a browser takes no object for a script or a page
+_NO_SNIFFING = b"X-Content-Type-Options: nosniff"  # so that no browser treats an object as a script or a page
 
 
 def plain_answer(status: int, text: str, reason: str = "") -> bytes:
@@ -208,7 +208,7 @@ def plain_answer(status: int, text: str, reason: str = "") -> bytes:
 
 
 class AnswerFraming:
-    """The framing of one answer, which knows once the head is made whether the connection can be used again."""
+    """The framing of one answer; once it has made the head, it knows whether the connection can be used again."""
 
     def __init__(self, method: str, version: str) -> None:
         self.keep_alive = True

@@ -1,4 +1,4 @@
-"""Starts a server in a process of its own, waits until it is ready, and ends it."""
+"""Starts a server in a separate process, waits until it is ready, and ends it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NEEDED = {
 _START_SECONDS = 60.0
 _END_SECONDS = 10.0
 
-# The server must run the same code as its parent, whose import path may have a source tree of its own.
+# The server has to run the same code as its parent, whose import path may have another source tree.
 _BOOT = """\
 import importlib.util, os, sys
 found = importlib.util.find_spec({package!r})
@@ -53,7 +53,7 @@ class Launched:
         return self._life
 
     def how_it_ended(self) -> str:
-        """Returns in words how the server ended; empty while it runs."""
+        """Describes how the server ended; empty while it runs."""
         if not _readable(self._life, 0):
             return ""
         # A server that is not killed removes its folder before it ends.

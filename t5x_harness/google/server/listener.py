@@ -41,10 +41,10 @@ class Connections(set[Waiting]):
     """The open connections of a server.
 
     Idle connections stay open: clients use them again after pauses, and closing one at that moment costs an upload.
-    Only when descriptors run out is the connection closed that has been idle longest.
+    If descriptors run out, the connection that has been idle longest is closed.
 
     Args:
-      most: how many connections there may be before an idle one is closed for a new one.
+      most: the number of connections at which an idle one is closed for a new one.
     """
 
     def __init__(self, most: int = 1 << 30, head_seconds: float = _HEAD_SECONDS) -> None:
@@ -55,7 +55,7 @@ class Connections(set[Waiting]):
     def make_room(self, *, full: bool = False) -> bool:
         """Closes the connection that has been idle longest, if there are too many; returns whether there is room now.
 
-        With ``full`` there are too many, whatever their number.
+        With ``full``, any number counts as too many.
         """
         if not full and len(self) < self._most:
             return True
@@ -118,7 +118,7 @@ _ANY_STATE = 0xFFFFFFFF
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
-# Returns the uid and the inode of a socket, or None if there is no such socket. An inode of 0 means that its owner has
+# Returns the uid and the inode of a socket, or None if it does not exist. An inode of 0 means that its owner has
 # closed it.
 Reader = Callable[[Address, Address], tuple[int, int] | None]
 
@@ -146,7 +146,7 @@ class Peers:
         try:
             found = self._read(peer, local)
         except OSError as error:
-            self.close()  # a late answer must not be taken for the next one
+            self.close()  # a late answer must not count as the next one
             return f"its owner cannot be read: {error.strerror or error}"
         if found is None or not found[1]:
             return ""  # the client has closed it; a socket without an owner is listed as root's
@@ -178,7 +178,7 @@ class Peers:
 
 
 def _search_tables(peer: Address, local: Address) -> tuple[int, int] | None:
-    """Searches the list of all sockets, for kernels and sandboxes without sock_diag."""
+    """Searches the list of all sockets, on kernels and in sandboxes without sock_diag."""
     ends = tuple(f"{struct.unpack('=I', socket.inet_aton(host))[0]:08X}:{port:04X}" for host, port in (peer, local))
     for table in _TABLES:
         with contextlib.suppress(FileNotFoundError), table.open() as lines:  # no IPv6
@@ -204,7 +204,7 @@ def _works(reader: Reader) -> bool:
 
 
 _BACKLOG = 1024
-_AT_ONCE = 64  # connections before others are served again
+_AT_ONCE = 64  # connections that are accepted before open ones are served again
 _PAUSE_SECONDS = 1.0
 _OUT_OF = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 

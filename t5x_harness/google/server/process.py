@@ -58,7 +58,7 @@ async def serve(settings: ServerSettings, ready: Callable[[Endpoints], None]) ->
 @contextlib.asynccontextmanager
 async def _running(settings: ServerSettings, folder: SessionFolder) -> AsyncIterator[Endpoints]:
     root = settings.root or folder.buckets
-    service_key = asyncio.create_task(asyncio.to_thread(make_service_key))  # in parallel, as it releases the GIL
+    service_key = asyncio.create_task(asyncio.to_thread(make_service_key))  # in parallel, because it releases the GIL
     refusals, authority = Refusals(), Authority()
     vertex = VertexService(settings.vertex, authority)
     grpc = GrpcService(vertex)
@@ -119,7 +119,7 @@ async def _running(settings: ServerSettings, folder: SessionFolder) -> AsyncIter
 def _check_temporary_folder() -> None:
     """Raises ServerError if clients' configurations cannot name files in the temporary folder.
 
-    A value in them is one line, and gsutil takes a percent sign for the beginning of another value's name.
+    A value in them is one line, and gsutil reads a percent sign as the beginning of another value's name.
     """
     folder = tempfile.gettempdir()
     if not folder.isprintable() or "%" in folder:

@@ -1,4 +1,4 @@
-"""Routes requests by host and path to storage, Vertex AI, Cloud TPU or images, and answers for tokens and metadata.
+"""Routes requests by host and path to storage, Vertex AI, Cloud TPU or images, and itself serves tokens and metadata.
 
 Every client gets a token that is good for Cloud Storage. Only a client that signs with the session's key gets the
 session's own token, with which jobs can be started. Accounts and their permissions are not emulated.
@@ -101,7 +101,7 @@ _STORAGE_PATHS = ("/storage/", "/upload/storage/", "/resumable/upload/storage/",
 
 # Of Cloud Logging, only the logs of jobs are emulated.
 _VERTEX_HOSTS = ("aiplatform.googleapis.com", "cloudresourcemanager.googleapis.com", "logging.googleapis.com")
-# On names of this machine, which also serve Cloud Storage's paths. No bucket's name is as short as `v1`.
+# For names of this machine, which also serve Cloud Storage's paths. No bucket's name is as short as `v1`.
 _VERTEX_PATHS = ("/v1/projects/", "/v1beta1/projects/", "/v3/projects/", LOG_ENTRIES, ADMIN)
 
 

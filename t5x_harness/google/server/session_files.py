@@ -1,6 +1,6 @@
 """Fills the folder of a server: certificates, credentials, and configurations of clients.
 
-All of it is new for each session and is only in the session's folder, so that nothing of it is trusted anywhere else or
+All of it is new for each session and is only in the session's folder, so that none of it is trusted anywhere else or
 later.
 """
 
@@ -53,7 +53,7 @@ def make_certificates() -> tuple[bytes, bytes]:
 
 def make_service_key() -> bytes:
     """Makes the key of a service account, as PEM. This takes as long as the rest of the start."""
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)  # google-auth takes no other kind
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)  # google-auth accepts no other kind
     return key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )

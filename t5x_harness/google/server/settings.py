@@ -1,4 +1,4 @@
-"""What a server is started with, and what it reports: where it is reached, and the paths in its folder."""
+"""The settings that a server starts with, and the ports and paths that it reports."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Endpoints:
     folder: Path  # this server's CA, credentials and client configurations; it is removed with the server
     root: Path
     pid: int
-    state: str = "memory:"  # the URL at which other processes find the state of Vertex AI; ``memory:`` if none can
+    state: str = "memory:"  # the URL at which other processes find Vertex AI's state; ``memory:`` if they cannot
 
     @property
     def url(self) -> str:
@@ -88,13 +88,13 @@ class SessionFolder:
         self.path = path
         self.authority = path / "ca.pem"  # the session CA's certificate
         self.server = path / "server.pem"  # the server's key and certificate
-        self.credentials = path / "credentials.json"  # a service account's
-        self.token = path / "token"  # the session's own, for gcloud. It is a secret, because it can start jobs
+        self.credentials = path / "credentials.json"  # the credentials of a service account
+        self.token = path / "token"  # the session's own token, for gcloud; a secret, because it can start jobs
         self.boto = path / "boto.cfg"  # the configuration of gsutil
         self.gcloud = path / "gcloud"  # the configuration folder of gcloud
         self.gsutil = path / "gsutil"  # its state
         self.no_certificates = path / "no-certificates"  # empty: replaces the machine's folder of trusted certificates
         self.jobs = path / "jobs"  # the files of Vertex AI's jobs
-        self.buckets = path / "root"  # the root of the storage, unless another is given
+        self.buckets = path / "root"  # the root of the storage, unless another one is given
         self.programs = path / "bin"  # goes first on PATH, with ssh and scp for gcloud
         self.tpu_vms = path / "tpu"  # the homes of TPU VMs' workers

@@ -182,7 +182,7 @@ class Proxy(asyncio.Protocol):
             self._close(400, f"{PRODUCT}: data arrived before the tunnel was established")
         else:
             self._connections.discard(self)
-            self._transport.pause_reading()  # what comes next is for TLS
+            self._transport.pause_reading()  # the bytes that come next are for TLS
             self._transport.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             self._task = asyncio.get_running_loop().create_task(self._begin_tls(host.lower().removesuffix(".")))
 

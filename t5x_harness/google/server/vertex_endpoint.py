@@ -1,4 +1,4 @@
-"""Vertex AI in this process over HTTP and gRPC, made for the first request: Google's libraries take long to import."""
+"""Vertex AI in this process over HTTP and gRPC, loaded at the first request: Google's libraries take long to import."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import grpc
 
 ADMIN = f"{PRIVATE}/vertex/"
-"""The prefix of the harness's own paths, which need the session's token, too."""
+"""The prefix of the harness's own paths, which also need the session's token."""
 
 LOG_ENTRIES = "/v2/entries:list"
 """The path at which Cloud Logging lists log entries: here, those of jobs."""
@@ -45,7 +45,7 @@ class VertexMissing(Exception):
 
 
 class VertexService:
-    """The API, loaded when it is needed, in threads of its own."""
+    """The API, which is loaded when it is needed and runs in separate threads."""
 
     def __init__(self, options: VertexOptions, authority: Authority) -> None:
         self._options = options
@@ -71,7 +71,7 @@ class VertexService:
         return self._state
 
     def begin(self, settings: VertexSettings) -> None:
-        """Begins, once the server's ports are known."""
+        """Begins to work, once the server's ports are known."""
         self._settings = settings
         if settings.options.warm:
             self._load()
@@ -198,15 +198,15 @@ _OF_VERTEX = (
     "/google.longrunning.",
 )
 _LARGEST_MESSAGE = 64 << 20
-# For clients to close their connections: one that is cut off writes `Got goaway [2] …` to its standard error.
+# The time that clients have to close connections: one that is cut off writes `Got goaway [2] …` to standard error.
 _GRACE_SECONDS = 1.0
 
 
 class GrpcService:
-    """gRPC without TLS on a port of its own, for Vertex AI and for connections that come through :func:`relay`."""
+    """gRPC without TLS on a separate port, for Vertex AI and for connections through :func:`relay`."""
 
     def __init__(self, vertex: VertexService) -> None:
-        self.hosts: dict[int, str] = {}  # that each relayed connection is for, by its local port
+        self.hosts: dict[int, str] = {}  # the host that each relayed connection is for, by its local port
         self._vertex = vertex
         self._starting: asyncio.Task[int] | None = None
         self._server: Any = None
@@ -248,7 +248,7 @@ class GrpcService:
         address, _, port = context.peer().rpartition(":")
         # Another loopback address may use the same port number as a relayed connection.
         host = self.hosts.get(int(port)) if address == "ipv4:127.0.0.1" else None
-        if host is None:  # it bypassed the relay, and with it the check of the client's user
+        if host is None:  # it bypassed the relay, and so the check of the client's user
             await context.abort(codes.PERMISSION_DENIED, f"{PRODUCT}: this port is only for its own server")
         assert host is not None  # abort() raises
         request = await anext(aiter(requests), b"")

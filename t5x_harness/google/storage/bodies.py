@@ -1,10 +1,10 @@
 """Moves bodies to their locations: into the tree if it can hold the object's name, otherwise aside.
 
-The tree cannot hold a name that no file can have (``a//b``, ``../x``, a part of 300 bytes), nor ``a/b`` while there is
-a file ``a``, nor ``a`` while there is a folder ``a``. The first one stays: a later write moves or hides nothing that
+The tree cannot hold a name that no file can have (``a//b``, ``../x``, a part of 300 bytes), nor ``a/b`` while
+``a`` is a file, nor ``a`` while ``a`` is a folder. The first one stays: a later write moves or hides nothing that
 the tree shows. When the object in the way is deleted, the bodies that waited aside move in. An empty object ``a/`` is
-the folder ``a``. Every call but ``new_name`` and ``drop`` also needs the lock on the files, because mounts change the
-tree, too.
+the folder ``a``. Every call but ``new_name`` and ``drop`` also needs the lock on the files, because mounts also change
+the tree.
 """
 
 from __future__ import annotations
@@ -37,16 +37,14 @@ class Bodies:
         return f"{self._opening}{next(self._names):x}"
 
     def choose(self, bucket: str, name: str, size: int) -> tuple[BodyPlace, str]:
-        """Makes the folders for a body; returns its location, and the file of the tree that it replaces."""
+        """Makes the folders for a body; returns its location, and the file in the tree that it replaces."""
         folder = self._layout.folder_path(bucket, name)
         if folder is not None:
             return BodyPlace.FOLDER if size == 0 and make_folders(folder) else BodyPlace.ASIDE, ""
         path = self._layout.tree_path(bucket, name)
         if path is None:
             return BodyPlace.ASIDE, ""
-        if os.access(
-            path, os.F_OK
-        ):  # most names are new, for which an error of os.stat would take longer than this question
+        if os.access(path, os.F_OK):  # most names are new, and for those this check is faster than an error of os.stat
             found = identify(path)
             return BodyPlace.ASIDE if found is None else BodyPlace.TREE, Identity.text(found)
         return BodyPlace.TREE if make_folders(os.path.dirname(path)) else BodyPlace.ASIDE, ""
@@ -60,7 +58,7 @@ class Bodies:
         return f"{self._layout.buckets}/{record.object.bucket}/{record.object.name}"
 
     def install(self, source: str, record: ObjectRecord, old: ObjectRecord | None) -> None:
-        """Puts a body at the location in its committed record, and removes that of the name's previous record."""
+        """Puts a body at the location in its committed record, and removes the body of the name's previous record."""
         self._move(source, record)
         if old is not None and old.place is BodyPlace.ASIDE:
             _remove(f"{self._layout.aside}/{old.body}")
@@ -71,8 +69,8 @@ class Bodies:
         """Gives an object's body to another object, and forgets the first.
 
         The transaction comes before the file is renamed, and recovery undoes it after a kill in between. Mounts see one
-        of the two names at any moment, and continue while no process serves the store. If the move cannot be recorded,
-        nothing changes. Raises FileNotFoundError if someone outside has removed the file.
+        of the two names at any moment, and keep working while no process serves the store. If the move cannot be
+        recorded, nothing changes. Raises FileNotFoundError if someone outside has removed the file.
         """
         it, old = record.object, self._database.record(moved.bucket, moved.name)
         source, identity = self.path(record), record.identity
@@ -103,7 +101,7 @@ class Bodies:
         """Removes the body of an object and forgets it; if that cannot be recorded, nothing changes."""
         path = self.path(record)
         if record.place is BodyPlace.TREE:
-            # Out of the tree first: a file there that outlives its record would count as a new object.
+            # It leaves the tree first: a file there that outlives its record would count as a new object.
             path = f"{self._layout.incoming}/{self.new_name()}"
             with contextlib.suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
                 os.rename(self.path(record), path)
@@ -112,7 +110,7 @@ class Bodies:
         except BaseException:
             if record.place is BodyPlace.TREE:
                 with contextlib.suppress(FileNotFoundError, FileExistsError):
-                    os.link(path, self.path(record))  # which does not replace a file that someone outside has put there
+                    os.link(path, self.path(record))  # this does not replace a file that someone outside has put there
                     os.unlink(path)
             raise
         if record.place is not BodyPlace.FOLDER:
@@ -149,7 +147,7 @@ class Bodies:
         except sqlite3.Error as error:
             if not is_full(error):
                 raise
-            return record  # it can be read aside, too, and moves once there is space
+            return record  # it can also be read aside, and moves once space is available
         self._move(f"{self._layout.aside}/{record.body}", moved)
         return moved
 
@@ -176,7 +174,7 @@ class Bodies:
     def _has_moved(self, source: ObjectRecord, target: ObjectRecord) -> bool:
         """Tells whether a killed process has moved the file of an object, and the file is still there.
 
-        If a mount has put another file there since, the move is undone, too: it was never acknowledged, and records of
+        If a mount has put another file there since, the move is also undone: it was never acknowledged, and records of
         files that are gone are forgotten when they are looked up.
         """
         if target.place is BodyPlace.FOLDER:
@@ -219,9 +217,9 @@ class Bodies:
             self.move_in(record)
 
     def _prune(self, bucket: str, folder: str, *, implied: bool = True) -> None:
-        """Removes folders without objects, upwards, as long as only objects' names imply them.
+        """Removes empty folders upwards, as long as they exist only because objects' names implied them.
 
-        With ``implied=False`` the first one goes even if someone made it: a removed object ``folder/`` takes it along.
+        With ``implied=False``, the first one goes even if someone made it: a removed object ``folder/`` takes it along.
         """
         while folder:
             marker = self._database.record(bucket, f"{folder}/")

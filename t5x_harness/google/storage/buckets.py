@@ -17,7 +17,7 @@ from t5x_harness.google.storage.values import Bucket, Preconditions
 
 
 class Buckets:
-    """The few buckets of a store, in memory; with ``create``, one is made when it is first used. Needs the lock."""
+    """The few buckets of a store, in memory; with ``create``, a bucket is created on first use. Needs the lock."""
 
     def __init__(self, layout: StoreLayout, database: Database, *, create: bool = False) -> None:
         self._create = create
@@ -89,7 +89,7 @@ class Buckets:
             self._database.put_bucket(bucket)
         except BaseException:
             if is_new:
-                os.rmdir(folder)  # otherwise the folder would be a bucket
+                os.rmdir(folder)  # otherwise the folder would count as a bucket
             raise
         self._known[bucket.name] = bucket
         return bucket

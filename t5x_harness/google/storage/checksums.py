@@ -1,4 +1,4 @@
-"""MD5 and CRC32C of a stream; apart from the values, because mounts run without the library that computes them."""
+"""MD5 and CRC32C of a stream; not in ``values``, because mounts run without the library that computes them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from t5x_harness.google.storage.values import Checksums
 
 
 class Digest:
-    """The running checksums of a stream, without MD5 if ``md5`` is false, as Google has them for composed objects."""
+    """The running checksums of a stream; without MD5 if ``md5`` is false, as for Google's composed objects."""
 
     def __init__(self, *, md5: bool = True) -> None:
         self._md5 = hashlib.md5(usedforsecurity=False) if md5 else None

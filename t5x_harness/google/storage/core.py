@@ -55,7 +55,7 @@ class Core:
         """Runs an action under the lock, again and again until all files that changed outside have been read.
 
         With ``wait=False`` it raises WouldWait instead of waiting for the lock or for files to be read. An action that
-        ``grows`` needs disk space; one that only reads or removes works on a full disk, too.
+        ``grows`` needs disk space; one that only reads or removes also works on a full disk.
         """
         view = TreeView(self, wait=wait)
         while True:
@@ -116,7 +116,7 @@ class Core:
         self.database.close()
 
     def _see_to_checkpoints(self) -> None:
-        """Starts a thread that waits for the disk when that is due, because the caller may be an event loop."""
+        """Starts a thread that waits for the disk if a checkpoint is due, because the caller may be an event loop."""
         if self._closed or self._checkpointing or not self.database.wants_checkpoint:
             return
         self._checkpointing = True
@@ -143,8 +143,8 @@ class Core:
         """Makes an incoming file the body of an object; raises as methods of ObjectStore do.
 
         The transaction decides. If the process is killed before it, the file is dropped; if it is killed after it, the
-        file is put in its place when the store is opened again. In the transaction ``also`` is called: if it raises,
-        nothing happens.
+        file is put in its place when the store is opened again. ``also`` is called in the transaction; if it raises,
+        nothing is changed.
         """
 
         def action(view: TreeView) -> StoredObject:
@@ -187,7 +187,7 @@ class TreeView:
         self._unrecorded: dict[tuple[str, str], ObjectRecord] = {}
 
     def live(self, bucket: str, name: str) -> ObjectRecord | None:
-        """Returns a name's record as the tree has it, or None; raises ChangedOutside if its file has to be read."""
+        """Returns the current record of a name, or None; raises ChangedOutside if its file has to be read."""
         record = self._core.database.record(bucket, name)
         live = self.see(bucket, name, record)
         if record is not None and live is None:
@@ -195,7 +195,7 @@ class TreeView:
         return live
 
     def see(self, bucket: str, name: str, record: ObjectRecord | None) -> ObjectRecord | None:
-        """Returns the record that holds now, or None, by a look at the tree; raises as :meth:`live` does."""
+        """Looks at the tree; returns the record that is valid now, or None; raises as :meth:`live` does."""
         if record is not None and record.place is BodyPlace.FOLDER:
             return record if os.path.isdir(self._core.layout.folder_path(bucket, name) or "") else None
         path = self._core.layout.tree_path(bucket, name)
@@ -247,7 +247,7 @@ class TreeView:
         paths = [self._core.layout.tree_path(bucket, name) for bucket, name in files]
         found = [identity for path in paths if path is not None and (identity := identify(path)) is not None]
         newest = max((identity.mtime for identity in found), default=0) / 1e9
-        # Until another write to the files would change their mtime.
+        # Waits until another write to the files would change their mtime.
         time.sleep(min(max(newest + _COARSEST_TICK - time.time(), 0), _COARSEST_TICK))
         for bucket, name in files:
             path = self._core.layout.tree_path(bucket, name)
@@ -295,7 +295,7 @@ def _read_steadily(path: str) -> tuple[Identity, Checksums]:
         for _ in range(3):
             found = identity_of(os.fstat(fd))
             digest, digested = Digest(), 0
-            # Not to the end of the file, which may grow as fast as it is read.
+            # It does not read to the end of the file, which may grow as fast as it is read.
             while data := os.pread(fd, min(CHUNK, found.size - digested), digested):
                 digest.update(data)
                 digested += len(data)

@@ -1,8 +1,8 @@
 """The records of the store in SQLite, which survive the end of the process at any moment.
 
-Commits reach the operating system before anything is answered, so a killed server forgets nothing. A power cut differs:
-the database stays consistent (SQLite's WAL with synchronous=NORMAL) but may lose the last moments. Bodies are not
-synced, so an object written shortly before may have a file that is empty or truncated. Such a file differs from the
+Commits reach the operating system before anything is answered, so a killed server forgets nothing. A power cut is
+different: the database stays consistent (SQLite's WAL with synchronous=NORMAL) but may lose the last moments. Bodies
+are not synced, so an object written shortly before may have an empty or truncated file. Such a file differs from the
 recorded one and is treated as a change from outside: it becomes a new generation with the content that is left.
 """
 
@@ -79,7 +79,7 @@ class BodyPlace(enum.StrEnum):
 class Identity(NamedTuple):
     """The values that change when someone writes a file."""
 
-    inode: int  # changes when another file takes the place
+    inode: int  # changes if another file takes its place
     size: int
     mtime: int  # in nanoseconds
 
@@ -94,8 +94,8 @@ class ObjectRecord:
     """An object and the location of its body.
 
     Attributes:
-      replaced: the file that the tree had when this was recorded, as text of :meth:`Identity.text`. It tells whether a
-        body that a killed process left behind still has its place.
+      replaced: the file that the tree had when this was recorded, as returned by :meth:`Identity.text`. It tells
+        whether a body that a killed process left behind may still take its place.
     """
 
     object: StoredObject
@@ -147,13 +147,13 @@ class Database:
         return self._connection.total_changes - self._checkpointed >= _CHANGES_KEPT
 
     def checkpoint(self, *, cut: bool = False) -> None:
-        """Moves the log's content into the tables, which may wait for the disk; ``cut`` truncates the log, too."""
+        """Moves the log's content into the tables, which may wait for the disk; ``cut`` also truncates the log."""
         self._execute(f"PRAGMA wal_checkpoint({'TRUNCATE' if cut else 'PASSIVE'})")
         self._checkpointed = self._connection.total_changes
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[None]:
-        """Makes all changes of the block happen, or none."""
+        """Applies all changes of the block, or none."""
         self._execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -204,7 +204,7 @@ class Database:
     def records_from(
         self, bucket: str, start: bytes, *, before: bytes | None = None, limit: int = -1
     ) -> list[ObjectRecord]:
-        """Returns the records from a name on, in byte order, up to but without another name."""
+        """Returns the records from a name on, in byte order, up to but excluding another name."""
         end = "" if before is None else "AND name < ?"
         query = f"SELECT {_COLUMNS} FROM objects WHERE bucket = ? AND name >= ? {end} ORDER BY name LIMIT ?"
         bounds = (start,) if before is None else (start, before)

@@ -30,7 +30,7 @@ class FolderLock:
             raise InUse(
                 f"{path.parent.parent} is being served by {holder or 'another process'}: end it, or name another folder"
             ) from None
-        with contextlib.suppress(OSError):  # the disk may be full, which prevents no reading
+        with contextlib.suppress(OSError):  # the disk may be full, which does not prevent reading
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"process {os.getpid()} ({' '.join(sys.argv)[:200]})\n".encode(), 0)
         self._fd: int | None = fd
@@ -45,8 +45,8 @@ class FolderLock:
 class FilesLock:
     """Lets one process at a time, the store's or a mount's, look at the file of a name and replace it.
 
-    A context manager that one thread at a time may enter, repeatedly. The descriptor is not kept, because it would go
-    on locking a folder that has left the root's path.
+    A context manager that one thread at a time may enter, repeatedly. The descriptor is not kept, because it would
+    continue to lock a folder that is no longer at the root's path.
 
     Args:
       root: the root of the store.
@@ -71,7 +71,7 @@ class FilesLock:
         os.close(self._fd)
 
 
-_RESERVED = 256 << 10  # bytes: some dozens of changes of the database
+_RESERVED = 256 << 10  # bytes: enough for a few dozen changes of the database
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -106,7 +106,7 @@ class Reserve:
         self._whole = False
 
     def refill(self) -> None:
-        """Occupies the space again, as far as the disk has any."""
+        """Occupies the space again, as far as the disk has room."""
         if self._whole:
             return
         with contextlib.suppress(OSError):
@@ -120,7 +120,7 @@ class Reserve:
                 os.close(fd)
 
     def give(self) -> bool:
-        """Frees the space; returns False if there is none."""
+        """Frees the space; returns False if it was not occupied."""
         self._whole = False
         try:
             size = os.stat(self._path).st_size

@@ -1,4 +1,4 @@
-"""The errors of storage, with the status, the reason and the code that Google's JSON and XML give."""
+"""The errors of storage, with the status, the reason and the code that Google's JSON and XML APIs return."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class DiskRefused(StoreError):
 
 
 class WouldWait(Exception):
-    """A call that was not to wait would have had to; nothing was done."""
+    """A call that must not wait would have had to; nothing was done."""
 
 
 class CannotOpen(Exception):

@@ -84,7 +84,7 @@ class _Page:
             )
             part = cut is not None and self._matches(cut)
             count = len(objects) + len(prefixes) + len(unread)
-            # An object that is listed beside its prefix may extend an empty page by one.
+            # An object that is listed in addition to its prefix may extend an empty page by one.
             if count and count + whole + part > self._most:
                 next_page = base64.urlsafe_b64encode(name).decode()
                 break
@@ -94,7 +94,7 @@ class _Page:
                 objects.append(record.object)
             if part and cut is not None:
                 prefixes.append(cut.decode())
-            # Behind the name, or all names with the prefix: UTF-8 has no byte of 255, so the last byte can grow.
+            # After the name, or after all names with the prefix: UTF-8 has no byte of 255, so the last byte can grow.
             position = name + b"\0" if cut is None else cut[:-1] + bytes([cut[-1] + 1])
         if unread:
             raise ChangedOutside(unread)
@@ -111,7 +111,7 @@ class _Page:
 
 
 class _BucketNames:
-    """The names of a bucket, from records and tree, in order and with jumps ahead. Needs the store's lock."""
+    """Walks the names of a bucket, from records and tree, in order, and can jump ahead. Needs the store's lock."""
 
     def __init__(self, core: Core, view: TreeView, bucket: str) -> None:
         self.bucket = bucket

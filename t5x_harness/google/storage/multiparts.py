@@ -33,7 +33,7 @@ class PartWriter(BodyWriter):
         self._number = number
 
     def commit(self, expected: Checksums = Checksums()) -> UploadPart:  # noqa: B008 (it is frozen)
-        """Makes a part of the bytes so far; it replaces an earlier part of its number.
+        """Turns the bytes so far into a part, which replaces an earlier part with its number.
 
         Raises Invalid for bytes with other checksums, and NoSuchResource if the upload has ended meanwhile.
         """
@@ -116,7 +116,7 @@ class Multiparts:
             self._core.bodies.drop(bodies)
 
     def _end(self, upload_id: str) -> list[str]:
-        """Forgets an upload, in a transaction; returns the bodies of all its parts, late ones included."""
+        """Forgets an upload, in a transaction; returns the bodies of all its parts, including late ones."""
         _, bodies = _recorded(self._core, upload_id)
         self._core.database.forget_multipart(upload_id)
         return bodies

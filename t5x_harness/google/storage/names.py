@@ -14,19 +14,19 @@ _CHALLENGES = ".well-known/acme-challenge/"
 
 
 def check_bucket_name(name: str) -> None:
-    """Raises Invalid, with the broken rule, for a bucket name that Google would refuse."""
+    """Raises Invalid, naming the broken rule, for a bucket name that Google would refuse."""
     if fault := bucket_fault(name):
         raise Invalid(f"Invalid bucket name: '{name}': {fault}", code="InvalidBucketName")
 
 
 def check_object_name(name: str) -> None:
-    """Raises Invalid, with the broken rule, for an object name that Google would refuse."""
+    """Raises Invalid, naming the broken rule, for an object name that Google would refuse."""
     if fault := object_fault(name):
         raise Invalid(f"Invalid object name: {name[:80]!r}: {fault}")
 
 
 def object_fault(name: str) -> str | None:
-    """Returns the rule that an object's name breaks; None if Google would take it."""
+    """Returns the rule that an object's name breaks; None if Google would accept it."""
     try:
         length = len(name.encode())
     except UnicodeEncodeError:
@@ -43,7 +43,7 @@ def object_fault(name: str) -> str | None:
 
 
 _SPECIAL = "*?[{\\"
-_LONGEST = 1024  # characters, as names have at most so many bytes
+_LONGEST = 1024  # characters, because a name has at most this many bytes
 _STEPS_KEPT = 4096
 _NO_SLASH = "/".__ne__
 
@@ -126,7 +126,7 @@ class Glob:
         return len(self._free) - 1
 
     def _after(self, state: int, test: Callable[[str], object] | None = None) -> int:
-        """Returns a new state, which a character that passes a test leads to, or no character at all."""
+        """Adds a state that is reached by a character that passes the test, or without a character; returns it."""
         new = self._new()
         if test is None:
             self._free[state].append(new)
@@ -157,7 +157,7 @@ compile_glob = functools.lru_cache(64)(Glob)
 
 
 def _bracket(glob: str, start: int) -> tuple[Callable[[str], object], int]:
-    """Returns a test for the characters in a bracket, and the index behind it."""
+    """Returns a test for the characters in a bracket, and the index after it."""
     negated = glob[start : start + 1] in ("!", "^")
     first = start + negated
     end = glob.find("]", first + 1)  # a bracket at the beginning is one of the characters

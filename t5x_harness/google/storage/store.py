@@ -44,14 +44,15 @@ class ObjectStore:
     """Buckets and objects with Google's semantics, in a folder that others may read and write as files.
 
     Any thread may call any method. The result of a method is durable when it returns, even if the process is killed
-    right after; nothing of an unfinished method is visible. A request with conditions is checked and done atomically.
+    right after; nothing of an unfinished method is visible. A request with conditions is checked and carried out
+    atomically.
 
     Methods raise NoSuchResource for a missing bucket or object, Invalid for a name that Google would refuse, and
     PreconditionFailed or NotModified if a condition does not hold. With ``wait=False``, so that an event loop can call
     them, they raise WouldWait if they would have to wait for another thread, or for a file from outside to be read.
 
-    Files that someone else puts into ``<root>/buckets/<bucket>/`` are objects as soon as they are looked for: new
-    generations, without fields. Folders are not objects.
+    Files that someone else puts into ``<root>/buckets/<bucket>/`` count as objects as soon as an operation looks for
+    them: new generations, without fields. Folders are not objects.
 
     Args:
       root: the folder; made if it does not exist. layout.py shows its content.
@@ -184,7 +185,7 @@ class ObjectStore:
         def action(view: TreeView) -> ObjectReader:
             record = view.need(bucket, name, preconditions)
             try:
-                # Without blocking: someone outside may have put a pipe there.
+                # It must not block: someone outside may have put a pipe there.
                 fd = os.open(self._core.bodies.path(record), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             except PermissionError as error:
                 raise Forbidden(f"{error.filename} cannot be read: {error.strerror}") from None

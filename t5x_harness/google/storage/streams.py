@@ -15,13 +15,13 @@ from t5x_harness.google.storage.values import Checksums, NewObject, StoredObject
 
 
 class BodyWriter:
-    """A new body and its checksums, for one thread at a time; a context manager that aborts what was not committed.
+    """A new body and its checksums, for one thread at a time; a context manager that aborts an uncommitted body.
 
     Only :meth:`abort` may be called from another thread: the server ends a request while a thread still writes for it,
-    and the descriptor must not be closed, and be reused by others, in the middle of that.
+    and the descriptor must not be closed, and reused for another file, in the middle of that write.
 
     Args:
-      md5: False leaves MD5 out.
+      md5: whether to compute MD5.
     """
 
     def __init__(self, core: Core, *, md5: bool = True) -> None:
@@ -76,9 +76,9 @@ class ObjectWriter(BodyWriter):
         self._new, self._also = new, also
 
     def commit(self, expected: Checksums = Checksums(), *, wait: bool = True) -> StoredObject:  # noqa: B008 (it is frozen)
-        """Makes an object, a new generation, of the bytes so far; raises Invalid if they have other checksums.
+        """Makes the bytes so far a new generation of the object; raises Invalid if they have other checksums.
 
-        It raises as methods of ObjectStore do, too; without waiting, the bytes are dropped.
+        It also raises the errors of ObjectStore's methods; after WouldWait, too, the bytes are dropped.
         """
         with self:
             found = self._digest.checksums

@@ -13,7 +13,7 @@ from t5x_harness.google.storage.database import Identity
 from t5x_harness.google.storage.names import object_fault
 
 NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-"""Errors that say that there is no such file: ELOOP is a link that leads to itself."""
+"""Errors that mean that the file does not exist; ELOOP is for a link that leads to itself."""
 
 
 def identity_of(status: os.stat_result) -> Identity:
@@ -38,13 +38,13 @@ class _Level:
     """A folder above the walk's position: its name with a slash, and the entries that are still to come."""
 
     prefix: bytes
-    entries: list[bytes]  # folders end in a slash, which sorts them as the names below them
+    entries: list[bytes]  # folders end in a slash, which sorts them like the names below them
     index: int
     folder: tuple[int, int]
 
 
 class TreeWalk:
-    """Goes through the files below a folder in the order of their names' bytes, with jumps ahead.
+    """Walks the files below a folder in the order of their names' bytes, and can jump ahead.
 
     It skips names that Google would refuse, links to a folder that the walk is already in, dangling links, and folders
     that may not be read.
@@ -64,7 +64,7 @@ class TreeWalk:
                 # The entry before may be a folder that holds ``start``.
                 ahead = bisect.bisect_left(level.entries, rest)
                 level.index = max(level.index, ahead - 1)
-            elif start > level.prefix:  # all that is left here comes before it
+            elif start > level.prefix:  # all remaining entries here come before it
                 level.index = len(level.entries)
             if level.index == len(level.entries):
                 self._stack.pop()
@@ -141,7 +141,7 @@ def _make(path: AnyStr) -> None:
 
 
 def remove_folder(path: str, *, implied: bool = True) -> bool:
-    """Removes an empty folder, if ``implied`` only one that nobody made; returns False if it stays."""
+    """Removes an empty folder, with ``implied`` only one that no one created; returns False if it stays."""
     try:
         if implied and not os.stat(path).st_mode & stat.S_ISVTX:
             return False

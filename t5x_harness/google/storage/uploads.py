@@ -80,14 +80,14 @@ class Uploads:
         return upload
 
     def get(self, upload_id: str) -> Upload:
-        """Returns the state of an upload; raises NoSuchResource if it was cancelled, was refused, or has expired."""
-        with self._core.lock:  # for both: an upload that ends hands over its file
+        """Returns the state of an upload; raises NoSuchResource if it was canceled, was refused, or has expired."""
+        with self._core.lock:  # for both the record and the file: an upload that ends hands over its file
             upload = self._core.database.upload(upload_id)
             if upload is None:
                 raise NoSuchResource(f"No such upload: {upload_id}")
             if upload.finished is not None:
                 return dataclasses.replace(upload, received=upload.finished.size)
-            # The file holds what was received, so that nothing has to be kept in step with it.
+            # The file holds the received bytes, so no other record has to be kept in step with it.
             return dataclasses.replace(upload, received=os.stat(self._path(upload_id)).st_size)
 
     def append(self, upload_id: str, offset: int, data: bytes) -> int:
@@ -120,7 +120,7 @@ class Uploads:
             return upload.received + len(new)
 
     def finish(self, upload_id: str, expected: Checksums = Checksums()) -> StoredObject:  # noqa: B008 (it is frozen)
-        """Makes an object of the received bytes; a second call returns the same object.
+        """Turns the received bytes into an object; a second call returns the same object.
 
         Args:
           expected: checksums that the client announces in addition to those at the start.

@@ -15,7 +15,7 @@ class Bucket:
     """A bucket.
 
     Attributes:
-      fields: what the client set: location, storageClass, labels and such, as JSON values.
+      fields: the fields that the client set, such as location, storageClass and labels, as JSON values.
     """
 
     name: str  # without ``gs://``
@@ -58,7 +58,7 @@ class StoredObject:
     """One generation of an object."""
 
     bucket: str
-    name: str  # any name of 1 to 1024 bytes that Google takes, slashes included
+    name: str  # any name of 1 to 1024 bytes that Google accepts, including slashes
     generation: int  # microseconds, strictly growing in a store; new with every write
     metageneration: int  # 1 when written, grows with each patch
     size: int
@@ -67,7 +67,7 @@ class StoredObject:
     md5: str | None  # base64; None for a composed object
     crc32c: str  # base64 of the big-endian checksum
     fields: ObjectFields
-    component_count: int | None = None  # how many objects it was composed of; None for an object that was not composed
+    component_count: int | None = None  # the number of objects that it was composed from; None if it was not composed
 
     @classmethod
     def of(cls, new: NewObject, generation: int, size: int, checksums: Checksums) -> StoredObject:
@@ -79,14 +79,14 @@ class StoredObject:
 
 @dataclasses.dataclass(frozen=True)
 class ListingQuery:
-    """Which objects of a bucket to list."""
+    """A query for objects of a bucket."""
 
     prefix: str = ""
-    delimiter: str = ""  # of any length; names that have it after the prefix are cut behind it and become prefixes
+    delimiter: str = ""  # of any length; names that have it after the prefix are cut after it and become prefixes
     match_glob: str | None = None
-    start_offset: str = ""  # the first name, itself included
+    start_offset: str = ""  # the first name that may be listed
     end_offset: str | None = None  # the name before which the listing ends
-    include_trailing_delimiter: bool = False  # a name that ends in its first delimiter is listed as an object too
+    include_trailing_delimiter: bool = False  # also lists a name that ends in its first delimiter as an object
     page_token: str | None = None
     max_results: int = 1000  # objects and prefixes together; at most 1000
 
@@ -104,7 +104,7 @@ class Listing:
 class Preconditions:
     """The four conditions of a request; generation 0 stands for an object that does not exist.
 
-    A request may also name a generation, without which there is no object for it; None takes any.
+    A request may also name a generation, which then has to be the live one; None stands for any.
     """
 
     generation_match: int | None = None
@@ -174,7 +174,7 @@ class Upload:
     fields: ObjectFields
     preconditions: Preconditions  # checked when it starts and again when it ends
     expected: Checksums  # checksums that the client announced at the start
-    received: int  # how many bytes are kept; all of them survive a broken connection and a killed server
+    received: int  # the number of kept bytes; all of them survive a broken connection and a killed server
     finished: StoredObject | None = None  # the object that this upload became; None until then
 
 

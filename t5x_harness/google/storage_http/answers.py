@@ -125,7 +125,7 @@ def error_xml(error: StoreError, *, details: str = "") -> Answer:
 
 
 def xml_text(text: str) -> str:
-    """Returns a text for XML, which cannot hold control characters."""
+    """Returns a text escaped for XML, without control characters, which XML cannot hold."""
     return escape(_NOT_IN_XML.sub("\ufffd", text))
 
 

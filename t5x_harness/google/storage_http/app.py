@@ -1,4 +1,4 @@
-"""The application: it routes a request, or each call of a batch, to its API, whose form errors have, too."""
+"""The application: it routes a request, or each call of a batch, to its API; errors also have that API's form."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _App:
     def __init__(self, store: ObjectStore, missing: MissingBuckets) -> None:
         self._store = store
         self._missing = missing
-        self._reported = -math.inf  # when an error of the disk was reported
+        self._reported = -math.inf  # when an error of the disk was last reported
         self.close = store.close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,7 +76,7 @@ class _App:
         await answered.send(send, head=head)
 
     def _disk(self, error: OSError | sqlite3.Error) -> StoreError:
-        """Returns an error of the disk, now and then also on standard error for the person who runs the server."""
+        """Returns the answer to an error of the disk; from time to time, also reports the error on standard error."""
         refused = self._store.refusal(error)
         if time.monotonic() - self._reported > _TELL_SECONDS:
             self._reported = time.monotonic()
@@ -120,7 +120,7 @@ async def _json(store: ObjectStore, request: StorageRequest) -> Answer | ObjectR
 
 
 async def _layout(store: ObjectStore, bucket: str) -> Answer:
-    """Answers the question whether a bucket has a hierarchical namespace, which it does not."""
+    """Answers whether a bucket has a hierarchical namespace; no bucket has one."""
     found = await asyncio.to_thread(store.bucket, bucket)
     layout = {"kind": "storage#storageLayout", "bucket": found.name, "location": "US", "locationType": "multi-region"}
     return json_answer({**layout, "hierarchicalNamespace": {"enabled": False}})

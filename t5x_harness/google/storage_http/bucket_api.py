@@ -65,7 +65,7 @@ async def answer_policy(store: ObjectStore, request: StorageRequest, name: str) 
 
 
 _TIMES = 3
-"""More requests than programs make that only check whether a bucket exists."""
+"""One more than the number of requests from programs that only check whether a bucket exists."""
 
 
 class MissingBuckets:

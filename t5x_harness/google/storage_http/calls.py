@@ -17,7 +17,7 @@ from t5x_harness.google.storage_http.resources import etag_of, xml_etag_of
 
 Result = TypeVar("Result")
 
-_SMALL = 1 << 16  # bytes, whose checksums and writing take less than a hop
+_SMALL = 1 << 16  # bytes, which take less time to checksum and to write than a hop to a thread
 
 
 async def inline_or_in_thread(call: Callable[..., Result], *arguments: Any, **named: Any) -> Result:

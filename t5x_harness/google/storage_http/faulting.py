@@ -170,7 +170,7 @@ class _Faulting:
             await self._exchange(scope, receive, send)
 
     async def _administer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        # Exchanges that have ended for their clients only, because the caller may be such a client.
+        # Waits for exchanges that have so far ended only for their clients; the caller may be one of these.
         if ending := [exchange.over for exchange in self._running if exchange.cut]:
             await asyncio.wait(ending, timeout=_ENDING_SECONDS)
         if scope["method"] == "POST":

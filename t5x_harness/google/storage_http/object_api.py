@@ -29,7 +29,7 @@ from t5x_harness.google.storage_http.resources import (
 )
 
 _Target = tuple[str, str, ObjectFields | None, Preconditions]
-"""Bucket, name and fields of a copy, None for the fields of its source, and conditions on the object it replaces."""
+"""Bucket, name and fields of a copy (None for those of its source), and conditions on the object that it replaces."""
 
 _UNIT = 1 << 20
 _NOT_EMULATED = {"acl": "access control lists", "iam": "IAM policies", "restore": "soft-deleted objects"}
@@ -69,7 +69,7 @@ async def answer_object(
             return json_answer(object_resource(moved, request.origin))
         case [what, *_] if what in _NOT_EMULATED:
             raise NotEmulated(_NOT_EMULATED[what])
-        case _:  # the name alone, from clients that do not encode its slashes, too
+        case _:  # only a name, whose slashes some clients do not encode
             return await _plain(store, request, bucket, "/".join(rest))
 
 
@@ -173,7 +173,7 @@ def _moves(store: ObjectStore, found: StoredObject, bucket: str, fields: ObjectF
 
 
 def _done_before(token: str | None, same: Mapping[str, Any]) -> int:
-    """Returns how many bytes earlier calls have rewritten; raises Invalid if the token is of another rewrite."""
+    """Returns how many bytes earlier calls have rewritten; raises Invalid if the token belongs to another rewrite."""
     if token is None:
         return 0
     try:

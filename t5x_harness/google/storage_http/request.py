@@ -20,7 +20,7 @@ _LARGEST_JSON = 16 << 20
 
 
 class Body:
-    """A request's body from ASGI, which knows its end; one more read would wait for the client."""
+    """A request's body from ASGI, which remembers its end, because another read would wait for the client."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive
@@ -58,7 +58,7 @@ class StorageRequest:
     method: str  # the method, in capitals
     host: str  # the host in the client's request, with its port
     scheme: str
-    segments: tuple[str, ...]  # the path between slashes, each decoded by itself, so that ``%2F`` stays inside a name
+    segments: tuple[str, ...]  # the path between slashes, each part decoded separately: ``%2F`` stays in a name
     parameters: Mapping[str, str]
     headers: Mapping[str, str]
     receive: Receive
@@ -88,7 +88,7 @@ class StorageRequest:
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
-                if held:  # a resumable upload continues behind the bytes that have arrived
+                if held:  # a resumable upload continues after the bytes that have arrived
                     yield bytes(held)
                 raise ConnectionResetError("the client went away")
             held += message.get("body", b"")
@@ -119,7 +119,7 @@ class StorageRequest:
 
 
 def parse_query(query: bytes, *, errors: str = "replace") -> dict[str, str]:
-    """Returns the parameters of a query; the last one of a name counts.
+    """Returns the parameters of a query; the last one with a name counts.
 
     With little quoting, this is several times as fast as ``urllib.parse.parse_qsl``.
     """

@@ -32,7 +32,7 @@ def rfc3339(microseconds: int) -> str:
     return f"{_date_and_time(seconds)}.{rest // 1000:03}Z"
 
 
-@functools.lru_cache(256)  # objects are often written, and listed, many in a second
+@functools.lru_cache(256)  # often, many objects are written or listed within a second
 def _date_and_time(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()
 
@@ -161,9 +161,9 @@ def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
 
 
 def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> ObjectFields:
-    """Returns the fields of an object's resource, and the media's type if that names none.
+    """Returns the fields of an object's resource, with the media's type if the resource has none.
 
-    Raises Invalid if a field is not text, or the metadata are not.
+    Raises Invalid if a field or the metadata are not text.
     """
     if not isinstance(resource, Mapping):
         raise Invalid(f"An object's resource has to be a JSON object, not {_shown(resource)}")
@@ -197,7 +197,7 @@ def text_of(resource: Mapping[str, Any], name: str, shown: str = "") -> str | No
 
 
 def count_of(digits: str) -> int:
-    """Returns a number of bytes in a header, however many digits it has."""
+    """Returns a number of bytes in a header, which may have any number of digits."""
     digits = digits.lstrip("0")
     return int(digits or "0") if len(digits) < _MOST_DIGITS else 10**_MOST_DIGITS
 

@@ -72,7 +72,7 @@ async def _start(store: ObjectStore, request: StorageRequest, bucket: str) -> An
 
 
 async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -> Answer:
-    """Receives bytes of a resumable upload, or answers how many there are."""
+    """Receives bytes of a resumable upload, or answers how many it has received."""
     if request.method == "DELETE":
         await asyncio.to_thread(store.uploads.cancel, upload_id)
         return Answer(499)
@@ -100,7 +100,7 @@ async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -
 
 
 def _content_range(request: StorageRequest) -> tuple[int | None, int | None]:
-    """Returns the offset of a request's bytes, None for no bytes, and the final size, None if not known."""
+    """Returns the offset of a request's bytes, None without bytes, and the final size, None if it is not known."""
     text = request.headers.get("content-range")
     if text is None:
         return 0, None
@@ -112,7 +112,7 @@ def _content_range(request: StorageRequest) -> tuple[int | None, int | None]:
 
 
 async def _read_related(request: StorageRequest) -> tuple[dict[str, Any], str | None, AsyncIterator[bytes]]:
-    """Returns a request's resource, and the content type of the media and the media as they arrive; raises Invalid."""
+    """Returns a request's resource, the media's content type, and the media as they arrive; raises Invalid."""
     dashed = b"--" + boundary_of(request.headers.get("content-type", ""))
     chunks = request.chunks()
     held = bytearray()
@@ -127,7 +127,7 @@ async def _read_related(request: StorageRequest) -> tuple[dict[str, Any], str | 
 
 
 def _heads(held: bytearray, dashed: bytes) -> tuple[dict[str, Any], str | None, int, bytes] | None:
-    """Returns the resource, and the content type, first index and delimiter of the media; None if more is needed."""
+    """Returns the resource, and the media's content type, first index and delimiter; None if it needs more bytes."""
     first = held.find(dashed)
     end = held.find(b"\n", first) if first >= 0 else -1
     if end < 0:

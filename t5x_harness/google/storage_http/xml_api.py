@@ -45,7 +45,7 @@ _NOT_EMULATED = frozenset(
     "acl billing compose cors defaultObjectAcl encryption encryptionConfig lifecycle location logging policy restore "
     "retention storageClass tagging versioning versions website websiteConfig".split()
 )
-"""Parameters that change the meaning of a request, which would otherwise read or write the wrong thing."""
+"""Parameters that are refused: without their effect, a request would read or write the wrong thing."""
 
 
 async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | ObjectReader:
@@ -192,7 +192,7 @@ async def _upload_of_parts(store: ObjectStore, request: StorageRequest, bucket: 
 
 
 def _list_uploads(store: ObjectStore, bucket: str) -> Answer:
-    """Returns the unfinished uploads to a bucket, all on one page; raises NoSuchResource for no bucket."""
+    """Returns a bucket's unfinished uploads, all on one page; raises NoSuchResource if the bucket does not exist."""
     uploads = [
         _xml(Upload=[_xml(Key=it.name, UploadId=it.id, Initiated=rfc3339(it.started))])
         for it in store.multiparts.all(bucket)
@@ -248,7 +248,7 @@ def _list_bucket(store: ObjectStore, bucket: str, given: Mapping[str, str]) -> A
     """Returns a page of the objects of a bucket.
 
     The parameter ``list-type=2`` chooses the second version, whose pages continue at a ``continuation-token``; pages of
-    the first version continue behind a ``marker``. ``encoding-type=url`` is for names that XML cannot hold.
+    the first version continue after a ``marker``. ``encoding-type=url`` is for names that XML cannot hold.
     """
     encoding = given.get("encoding-type", "")
     if encoding not in ("", "url"):
@@ -308,7 +308,7 @@ def _query(given: Mapping[str, str], second: bool) -> ListingQuery:
 
 
 def _behind(name: str, query: ListingQuery) -> str:
-    """Returns the first name behind a name, or behind all names with a prefix."""
+    """Returns the first name after a name, or after all names with a prefix."""
     if not name:
         return ""
     cut = name.find(query.delimiter, len(query.prefix)) if query.delimiter and name.startswith(query.prefix) else -1
