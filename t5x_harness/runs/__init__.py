@@ -1,1 +1,1 @@
-"""A RunSpec through its stages to a RunResult, here or on Vertex AI."""
+"""Takes a RunSpec through its stages to a RunResult, here or on Vertex AI."""

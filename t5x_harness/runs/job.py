@@ -1,4 +1,4 @@
-"""Runs the stages of a promoted run: those before execution in a process here, all others as one CustomJob."""
+"""Runs the stages of a promoted run: the stages before execution in a process here, all others as one CustomJob."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _STANDINS = "t5x-harness/standins"
 
 
 class JobExecutor:
-    """Runs the stages before the job here; the first stage that executes is the job, which those after it are part of.
+    """Runs the stages before the job here; the first stage that executes sends the job, which also covers later stages.
 
     Args:
-      local: runs the stages before the job.
-      order: what the job is to be like.
-      jobs: makes what sends and follows it.
-      aot: how its programs are compiled before; None for not at all.
-      why_unseen: why they are not, in words; empty if they are, or need not be.
+      local: the executor that runs the stages before the job.
+      order: the requirements for the job.
+      jobs: a function that makes the object that sends and follows it.
+      aot: how its programs are compiled beforehand; None for not at all.
+      why_unseen: the reason that they are not compiled, in words; empty if they are, or need not be.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class JobExecutor:
         self._local = local
         self._order = order
         self._jobs = jobs
-        self.settings: Mapping[str, Any] = {"tpu_numerics": False, "aot": aot}  # the numbers are a TPU's anyway
+        self.settings: Mapping[str, Any] = {"tpu_numerics": False, "aot": aot}  # a TPU computes the numbers anyway
         self._why_unseen = why_unseen
-        self._sent: _Sent | StageResult | None = None  # a result if it was not sent
+        self._sent: _Sent | StageResult | None = None  # a result if the job was not sent
         self._executed: Mapping[Stage, StageResult] = {}
         self._found = JobResults("")
 
@@ -72,7 +72,7 @@ class JobExecutor:
         return self._with_unstaged(run, found) if stage is Stage.RESOLVE else found
 
     def submit(self, run: Run) -> None:
-        """Sends the job and does not wait for it; why it cannot be sent is the result of its stage."""
+        """Sends the job without waiting for it; if it cannot be sent, the reason is the result of its stage."""
         if self._sent is not None:
             return
         started = time.monotonic()
@@ -85,10 +85,10 @@ class JobExecutor:
             finding = Finding("RUN08", Severity.ERROR, first, f"{first} was not sent as a job: {error}")
             self._sent = StageResult(first, Outcome.FAILED, (finding,), seconds=time.monotonic() - started)
         finally:
-            self._local.close()  # its memory is worth more to the job, if that runs here, and to other runs
+            self._local.close()  # its memory is more useful to other runs, and to the job if that runs here
 
     def written(self, run: Run) -> Mapping[str, Any]:
-        """Returns what the job wrote."""
+        """Returns the job's output."""
         found = self._found
         return {
             "steps": found.steps,
@@ -106,7 +106,7 @@ class JobExecutor:
         self._local.close()
 
     def _with_unstaged(self, run: Run, resolved: StageResult) -> StageResult:
-        """Adds which files of this machine the run reads and its job will not have."""
+        """Adds the files of this machine that the run reads and its job will not have."""
         try:
             closure = self._job(run, [], {"name": _MODEL_DIR, "address": ""}).closure
         except REFUSALS:  # sending the job reports it
@@ -174,8 +174,8 @@ class JobExecutor:
         )
         job = self._job(run, [f"{c.binding} = {c.after}" for c in changes], prepared["output"])
         earlier = self._earlier(prepared["output"])
-        # By its label, a job is known that does the same. What differs between two of them is left out of it: their
-        # output folders, and those of generated checkpoints, whose files differ each time that they are written.
+        # The label identifies jobs that do the same. It leaves out anything that differs between two of them: their
+        # output folders, and those of generated checkpoints, whose files differ each time they are written.
         container = job.container
         text = json.dumps(
             [container.target.image, dataclasses.asdict(container.machine), container.args, dict(container.env)]
@@ -197,14 +197,14 @@ class JobExecutor:
     def _earlier(self, output: Mapping[str, str]) -> Earlier:
         """Looks at the folder that the job is going to write into, if its config names one that others may have used.
 
-        Not if the job is only shown, or was sent before.
+        Skips this if the job is only shown, or was sent before.
         """
         address = object_address(output["address"])
         if address is None or not self._jobs().sends:
             return Earlier()
         try:
             return Earlier(dict(Folder(address.rstrip("/"), self._order.target.project).names()))
-        except StorageError:  # there is no such bucket yet, or sending the job says what is wrong with it
+        except StorageError:  # the bucket does not exist yet, or sending the job reports its problem
             return Earlier()
 
     def _job(self, run: Run, bindings: list[str], output: Mapping[str, str]) -> T5XJob:
@@ -255,10 +255,10 @@ class JobExecutor:
 
 
 def aot_mode(given: str | None, *, full_size: bool) -> tuple[AotMode | None, str]:
-    """Returns how a job's programs are compiled before it is sent; or None, and in words why they are not.
+    """Returns how a job's programs are compiled before it is sent; or None, and the reason in words.
 
     Args:
-      given: a mode, or ``off``; None if the user says nothing.
+      given: a mode, or ``off``; None if the user did not choose.
       full_size: whether the job runs at the sizes of its config. A shrunk run fits, and nothing is reported.
     """
     if given and given != UNSEEN:
@@ -280,15 +280,15 @@ def _log(run: Run) -> Path:
 
 @dataclasses.dataclass(frozen=True)
 class _Sent:
-    """A job that was sent.
+    """A job that has been sent.
 
     Attributes:
-      job: as Vertex AI has it, and as it is tracked.
-      folder: ``gs://…``, that it writes into.
-      changes: what it binds beside the config.
-      first_step: that training starts from.
-      not_checked: what preparing it left open.
-      earlier: what its folder held before it was sent.
+      job: the job as Vertex AI knows it, and its tracking.
+      folder: the ``gs://…`` folder that it writes into.
+      changes: its bindings in addition to the config.
+      first_step: the step that training starts from.
+      not_checked: the questions that its preparation left open.
+      earlier: the contents of its folder before it was sent.
     """
 
     job: LaunchedJob
@@ -300,7 +300,7 @@ class _Sent:
 
 
 def _folder_of(output: Mapping[str, str], job: T5XJob, sent: SubmittedJob) -> str:
-    """Returns where a job's results are; one that was sent before has a folder of its own."""
+    """Returns the folder of a job's results; a job that was sent before has its own."""
     address = object_address(output["address"])
     if address is not None:
         return address.rstrip("/")

@@ -33,11 +33,11 @@ _COMPILING = "t5x_harness.execute.process:ProgramProcess"
 
 _LOG = "run.log"
 
-# Reading back what a run wrote takes moments; a run that hangs in it must not hang pytest.
+# Reading back a run's output takes moments; a run that hangs in it must not hang pytest.
 _ARTIFACT_SECONDS = 120.0
 
 _ROOM = 64 * 1024
-"""Bytes below which a disk counts as full: what is left cannot hold a log."""
+"""The free bytes below which a disk counts as full, because a log does not fit."""
 
 
 class LocalExecutor:
@@ -45,13 +45,13 @@ class LocalExecutor:
 
     Args:
       zygote: starts the process, as :class:`t5x_harness.workers.Zygote` does.
-      timeout: seconds of wall time that one stage may take; None for no limit.
-      env: variables for the process; None takes one out.
+      timeout: the seconds of wall time that one stage may take; None for no limit.
+      env: variables for the process; None removes one.
       google: the emulated Google Cloud that the process uses; None for none.
       claims: whether the run's ``model_dir`` must be empty, and is kept from other runs.
     """
 
-    settings: Mapping[str, Any] = {}  # a run here is as it is asked for
+    settings: Mapping[str, Any] = {}  # a run here changes no settings
 
     def __init__(
         self,
@@ -69,15 +69,15 @@ class LocalExecutor:
         self._claims = claims
         self._process: RunProcess | None = None
         self._is_broken = False  # a stage ended the process, or kept it from starting
-        self._google_env: Mapping[str, str] | None = None  # how the process uses it
+        self._google_env: Mapping[str, str] | None = None  # the variables with which the process uses it
         self._held = contextlib.ExitStack()
 
     def stage(self, run: Run, stage: Stage) -> StageResult:
-        """Runs a stage; whatever ends the process is a failure of the stage."""
+        """Runs a stage; anything that ends the process is a failure of the stage."""
         started = time.monotonic()
         try:
             process = self._opened(run)
-            if stage is Stage.AOT:  # in other processes than the run's own
+            if stage is Stage.AOT:  # in processes other than the run's own
                 return self._compile_ahead(run)
             answer = process.call(stage.value, timeout=self._timeout, on_progress=run.tell)
         except (WorkerError, ServerError) as error:
@@ -90,10 +90,10 @@ class LocalExecutor:
         return self._with_google_log(dataclasses.replace(result, log_tail=_tail_of(run.workspace / _LOG)))
 
     def submit(self, run: Run) -> None:
-        """Does nothing: no stage is a job."""
+        """Does nothing, because no stage is a job."""
 
     def job(self, run: Run, *, shrink: bool, steps: int | None, standins: bool) -> Mapping[str, Any]:
-        """Returns what a job that makes this planned run is to bind; see :func:`t5x_harness.execute.process.job`.
+        """Returns the bindings of a job for this planned run; see :func:`t5x_harness.execute.process.job`.
 
         Raises:
           WorkerError: the run's process is gone.
@@ -105,7 +105,7 @@ class LocalExecutor:
         return found
 
     def aot(self, run: Run) -> tuple[AotRun, Compiler]:
-        """Returns what a planned run compiles, and what compiles it for a slice, which may be another one.
+        """Returns the programs that a planned run compiles, and the compiler for a slice, which may be another one.
 
         Raises:
           WorkerError: the run's process is gone.
@@ -115,7 +115,7 @@ class LocalExecutor:
         from t5x_harness.aot.request import AotRun
 
         def start(folder: Path, spec: RunSpec) -> RunProcess:
-            """Starts a process that lowers and compiles one program, and lives no longer."""
+            """Starts a process that lowers and compiles one program, and then ends."""
             given = {**os.environ, **{name: value for name, value in self._env.items() if value is not None}}
             return self._start(_COMPILING, folder, spec, environment(given))
 
@@ -123,7 +123,7 @@ class LocalExecutor:
         return described, Compiler(start, run.workspace / "aot", self._timeout, run.tell)
 
     def written(self, run: Run) -> Mapping[str, Any]:
-        """Returns what the run wrote; only the folder if its process is gone, as its failed stage says."""
+        """Returns the run's output; only the folder if its process is gone, which its failed stage reports."""
         if self._process is None:
             return {"log": str(run.workspace / _LOG)} if self._is_broken else {}
         found: Mapping[str, Any] = {"model_dir": run.spec.settings.model_dir or str(run.workspace / "model")}
@@ -167,7 +167,7 @@ class LocalExecutor:
         )
 
     def _compile_ahead(self, run: Run) -> StageResult:
-        """Runs the stage aot: each program of the run is compiled in a process of its own."""
+        """Runs the stage aot, in which each program of the run is compiled in a separate process."""
         from t5x_harness.aot.libtpu import why_not
         from t5x_harness.aot.stage import compile_run
         from t5x_harness.workers import InProcess
@@ -179,7 +179,7 @@ class LocalExecutor:
         return compile_run(described, run.spec, compiler)
 
     def _broken(self, run: Run, stage: Stage, error: WorkerError | ServerError) -> StageResult:
-        """Makes the result of a stage that its process did not finish."""
+        """Makes the result of a stage that the run's process did not finish."""
         log = run.workspace / _LOG
         see_log = f"see the end of its log, {log}"
         finding = _finding(stage, error, self._timeout, see_log)
@@ -195,7 +195,7 @@ class LocalExecutor:
         return StageResult(stage, Outcome.FAILED, (finding,), log_tail=error.log_tail or _tail_of(log))
 
     def _with_google_log(self, failed: StageResult) -> StageResult:
-        """Adds to a failed stage's log what the emulated Google Cloud refused: clients may not have shown it."""
+        """Adds the emulated Google Cloud's refusals to a failed stage's log, because clients may have hidden them."""
         if self._google is None or self._google_env is None:
             return failed
         said = self._google.said(self._google_env)
@@ -234,7 +234,7 @@ def _finding(stage: Stage, error: WorkerError | ServerError, timeout: float | No
 
 
 def _fix_of_import(spec: RunSpec, error: WorkerError) -> str:
-    """Returns what to do if an installed T5X cannot be imported, such as a checkout whose requirements are missing."""
+    """Returns the fix for an installed T5X that cannot be imported, such as a checkout without its requirements."""
     with contextlib.suppress(RuntimeChoiceError):
         runtime = runtime_of(spec)
         if runtime.kind == "installed" and runtime.location in error.log_tail:

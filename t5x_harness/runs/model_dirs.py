@@ -1,6 +1,6 @@
-"""The folders that runs keep their output in, ``--model_dir``: each belongs to one run, at a time and ever after.
+"""The folders that runs keep their output in (``--model_dir``), each of which belongs to one run forever.
 
-T5X goes on from whatever checkpoint it finds in its folder.  A shrunk run must neither do that nor write into the
+T5X continues from any checkpoint that it finds in its folder. A shrunk run must neither do that nor write into the
 folder of a real one, so a folder with anything in it is refused.
 """
 
@@ -18,7 +18,7 @@ _SHOWN = 2
 
 
 class ModelDirError(ValueError):
-    """A run cannot have the folder that it asks for; the message names both and the fix."""
+    """A run cannot have the folder that it asks for; the message names the folder, the reason and the fix."""
 
 
 def _refusal(spec: RunSpec, why: str) -> ModelDirError:
@@ -29,7 +29,7 @@ def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:
     """Checks that every ``model_dir`` can be written, by one run only, before anything is started.
 
     Raises:
-      ModelDirError: two runs name one folder, or a folder cannot be written or holds something.
+      ModelDirError: two runs name one folder, or a folder cannot be written or is not empty.
     """
     taken: dict[Path, RunSpec] = {}
     for spec in specs:
@@ -56,12 +56,12 @@ def ensure_model_dirs(specs: Sequence[RunSpec]) -> None:
 
 @contextlib.contextmanager
 def claim_model_dir(spec: RunSpec) -> Iterator[None]:
-    """Makes a run's ``model_dir`` and keeps other runs, of other processes too, out of it while it is used.
+    """Makes a run's ``model_dir`` and keeps other runs, including those of other processes, out of it while it is used.
 
-    Afterwards the folders that were made are removed again if the run left nothing in them.
+    Afterwards, the folders that were made are removed if the run left nothing in them.
 
     Raises:
-      ModelDirError: the folder cannot be made, is in use, or holds something.
+      ModelDirError: the folder cannot be made, is in use, or is not empty.
     """
     folder = _folder(spec)
     if folder is None:
@@ -76,7 +76,7 @@ def claim_model_dir(spec: RunSpec) -> Iterator[None]:
         raise _refusal(spec, f"cannot be written: {error.strerror}; name another folder") from None
     try:
         try:
-            # On the folder itself: it leaves no file behind and ends with this process, however that ends.
+            # On the folder itself: such a lock leaves no file behind and ends with this process, however that ends.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise _refusal(spec, "another run is writing into it; give each run its own") from None
@@ -88,7 +88,7 @@ def claim_model_dir(spec: RunSpec) -> Iterator[None]:
 
 
 def _folder(spec: RunSpec) -> Path | None:
-    """Returns the folder that a run asks for; None for none."""
+    """Returns the folder that a run asks for; None if it asks for none."""
     if spec.settings.model_dir is None:
         return None
     return Path(spec.cwd, spec.settings.model_dir).resolve()
@@ -103,7 +103,7 @@ def _refuse_used(folder: Path, spec: RunSpec) -> None:
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    """Removes folders, innermost first, up to the first that holds something."""
+    """Removes folders, innermost first, up to the first one that is not empty."""
     for folder in folders:
         try:
             folder.rmdir()

@@ -1,4 +1,4 @@
-"""What the results of a run's stages say to its user, and together."""
+"""Turns the results of a run's stages into those that its user sees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from t5x_harness.spec import Location, Outcome, RunSpec, Severity, Stage, StageR
 
 
 def for_its_user(result: StageResult, spec: RunSpec, config: GinProgram) -> StageResult:
-    """Moves a stage's findings to the user's own lines, and applies what the user says there and with ``--strict``."""
+    """Moves a stage's findings to the user's own lines, and applies the user's comments there and ``--strict``."""
     before = set(result.findings)
     findings = on_own_lines(result.findings, config)
     moved = [f for f in findings if f not in before and f.severity is not Severity.ERROR]
@@ -29,7 +29,7 @@ def for_its_user(result: StageResult, spec: RunSpec, config: GinProgram) -> Stag
 
 
 def settled(results: Sequence[StageResult]) -> list[StageResult]:
-    """Returns stages without what one of them could not judge and a later one has judged."""
+    """Returns stages without the doubts of one stage that a later stage has settled."""
     stages = {result.stage: result for result in results}
     resolve, compiled = stages.get(Stage.RESOLVE), stages.get(Stage.AOT)
     if Stage.LINT in stages and resolve is not None and resolve.outcome is Outcome.PASSED:
@@ -45,7 +45,7 @@ def reported(results: Sequence[StageResult]) -> tuple[StageResult, ...]:
     """Returns the stages of a run as its result lists them.
 
     A mistake that several stages found is reported by the last of them. Stages that a failure left out are listed;
-    stages that a job does not have, or was not sent to run, are not part of the run.
+    stages that a job does not have, or was not sent for, are not part of the run.
     """
     said: set[tuple[str, Location]] = set()
     once: list[StageResult] = []

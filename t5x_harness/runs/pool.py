@@ -1,4 +1,4 @@
-"""The runs of a command, or of a pytest session, and what they share: workers, emulated Google Clouds and threads."""
+"""The runs of a command or a pytest session, and the workers, emulated Google Clouds and threads that they share."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     MakeProgress = Callable[[RunSpec], OnProgress]
 
 _NO_STORE: Mapping[str, str | None] = {ROOT_VARIABLE: None}
-"""For runs in a shell of ``t5x-harness serve``, or under ``exec``: the buckets there are not theirs to write to."""
+"""Variables for runs in a shell of ``t5x-harness serve``, or under ``exec``, whose buckets they must not write to."""
 
 _PRELOAD = ("t5x_harness.execute.preload",)
-"""What a zygote for runs imports before it forks."""
+"""The modules that a zygote for runs imports before it forks."""
 
 _IMPATIENT_SECONDS = 0.5
 
 _MOST_AT_ONCE = 4
-"""Runs at once if nobody names a number: each takes up to a gigabyte."""
+"""The most runs at once if nobody names a number: each takes up to a gigabyte."""
 
 
 def runs_at_once(ahead: int | None) -> int:
     """Returns how many runs may work at the same time.
 
     Args:
-      ahead: how many beside the one whose result is waited for; None for as many as this process may use cores, which
+      ahead: how many in addition to the run whose result is waited for; None for one per core of this process, which
         keeps them busy while one of the runs waits.
     """
     return 1 + ahead if ahead is not None else min(_MOST_AT_ONCE, 1 + len(os.sched_getaffinity(0)))
@@ -57,12 +57,12 @@ def runs_at_once(ahead: int | None) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class RunContext:
-    """Where a run is made.
+    """The context in which a run is made.
 
     Attributes:
-      network: whether it may reach beyond this machine; ``gs://`` is then the real one.
-      buckets: the folder of the buckets that this process uses already, and the run with it; None for its own.
-      promote: makes the executor of a run that is a job elsewhere out of the one that runs stages here.
+      network: whether the run may reach beyond this machine; ``gs://`` is then the real one.
+      buckets: the folder of the buckets that this process already uses, and so does the run; None for the run's own.
+      promote: a function that turns the executor that runs stages here into that of a job elsewhere.
       claims: whether the run's ``model_dir`` must be empty, and is kept from other runs.
     """
 
@@ -73,20 +73,20 @@ class RunContext:
 
 
 class RunPool:
-    """Makes runs and lets them work, one by one or several at once; owns what they share, which starts when needed.
+    """Makes runs and lets them work, one by one or several at once; owns the resources that they share.
 
-    Tracing, building input pipelines and most of compiling is done by one thread of a run's process, which waits for
-    disks and other threads besides, so that runs one after the other leave cores without work. Runs that work ahead
-    each have a thread of this process, which only waits for theirs. These threads are daemons, so that the interpreter
-    does not wait for one that nobody joined.
+    One thread of a run's process does the tracing, the building of input pipelines and most compiling, and also waits
+    for disks and other threads, so that runs one after the other leave cores idle. Runs that work ahead
+    each have a thread of this process, which only waits for their own. These threads are daemons, so that the
+    interpreter does not wait for a thread that nobody joined.
 
     Args:
-      timeout: seconds that one stage may take; None for no limit.
+      timeout: the seconds that one stage may take; None for no limit.
       in_process: whether runs are made in this process, for a debugger.
       parallel: how many may work ahead at the same time.
 
     Attributes:
-      parallel: as above.
+      parallel: the number of runs that may work ahead at the same time.
     """
 
     def __init__(self, *, timeout: float | None, in_process: bool = False, parallel: int = 1) -> None:
@@ -107,7 +107,7 @@ class RunPool:
         return bool(self._workers)
 
     def warm(self, spec: RunSpec, *, google: bool = True) -> None:
-        """Starts what a run is going to need in the background.
+        """Starts the things that a run is going to need, in the background.
 
         Args:
           spec: the run.
@@ -121,13 +121,13 @@ class RunPool:
             emulated.warm()
 
     def run(self, spec: RunSpec, workspace: Path, context: RunContext, on_progress: OnProgress | None = None) -> Run:
-        """Makes a run, which works when it is asked for a stage.
+        """Makes a run, which works when a stage is requested.
 
         Args:
-          spec: what to run.
+          spec: the spec of the run.
           workspace: a folder for this run alone.
-          context: where it is made.
-          on_progress: takes its progress.
+          context: the context in which it is made.
+          on_progress: a function that receives its progress.
         """
         from t5x_harness.runs.local import LocalExecutor
         from t5x_harness.system.network import run_environment
@@ -146,12 +146,12 @@ class RunPool:
     def finished(self, runs: Iterable[Run], on_progress: MakeProgress | None = None) -> Iterator[Run]:
         """Yields runs whose stages have all been run, in order.
 
-        If only one may work, it works in this thread, and the next one begins when it has ended. Of several, at most
-        twice as many as may work at the same time are begun: the next ones work while one takes long.
+        If only one may work, it works in this thread, and the next one begins when it has ended. If several may work,
+        at most twice that many are begun, so that the next ones work while one takes long.
 
         Args:
-          runs: what :meth:`run` has made.
-          on_progress: makes what takes a run's progress, when it is the run's turn.
+          runs: runs that :meth:`run` has made.
+          on_progress: a function that makes the receiver of a run's progress when it is the run's turn.
         """
         for run in runs:
             if self.parallel < 2:
@@ -171,7 +171,7 @@ class RunPool:
 
         Args:
           run: the run.
-          stages: those to run.
+          stages: the stages to run.
         """
         run.begin(stages)
         self._ahead.append(run)
@@ -181,30 +181,30 @@ class RunPool:
             self._threads[-1].start()
 
     def known(self) -> list[RunResult]:
-        """Returns what is known of the runs that were begun and not yielded, except those of which nothing is."""
+        """Returns the results so far of the runs that were begun and not yielded, except runs without any."""
         return [known for run in self._begun if (known := run.known()).stages]
 
     @property
     def refusals(self) -> list[str]:
-        """Why runs did not begin in the worker that is kept for this shell, though there is one."""
+        """The reasons that runs did not begin in the worker that is kept for this shell, if there is one."""
         found = [getattr(worker, "refusal", "") for worker in self._workers.values()]
         return [f"{WARM_WORKER_UNUSED}: {text}" for text in found if text]
 
     @property
     def import_seconds(self) -> float:
-        """How long was waited for imports."""
+        """The seconds that were spent waiting for imports."""
         return sum(getattr(worker, "seconds_waited", 0.0) for worker in self._workers.values())
 
     def kill(self) -> None:
-        """Has all runs killed, without waiting for that."""
+        """Kills all runs without waiting for their ends."""
         for worker in self._workers.values():
             worker.kill()
 
     def close(self, *, patient: bool) -> None:
-        """Ends what was started.
+        """Ends everything that was started.
 
         Args:
-          patient: whether to wait for what is just starting, or for a moment only.
+          patient: whether to wait for anything that is just starting, or only for a moment.
         """
         for run in self._ahead:
             run.close()
@@ -265,8 +265,9 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
         RUNTIME_VARIABLE: runtime.kind,
         STANDINS_VARIABLE: "",  # a run makes its own, and reports them
         TPU_NUMERICS_VARIABLE: "",  # each run has its own
-        "JAX_PLATFORMS": "cpu",  # also for what is imported before a run has its slice's devices
-        # What oneDNN, which multiplies matrices, could take over is looked for in every function of a pipeline.
+        "JAX_PLATFORMS": "cpu",  # also for imports before a run has its slice's devices
+        # With oneDNN, which multiplies matrices, TensorFlow searches every function of a pipeline for work that suits
+        # it.
         "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "0"),
         **compile_cache_environment(default_cache_folder(os.environ)),
     }

@@ -1,4 +1,4 @@
-"""A run from end to end: each stage once, and only if none of those before it failed."""
+"""A run from end to end: each stage runs once, and only if no earlier one failed."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class Executor(Protocol):
     """Runs the stages after lint; its only state is the process, or the job, that it runs them in.
 
     Attributes:
-      settings: those of the run that are others here.
+      settings: the run's settings that differ here.
     """
 
     settings: Mapping[str, Any]
 
     def stage(self, run: Run, stage: Stage) -> StageResult:
-        """Runs a stage, once those before it have been run."""
+        """Runs a stage after the stages before it."""
 
     def submit(self, run: Run) -> None:
-        """Begins the stages that execute if they are a job, without waiting for them."""
+        """Begins the stages that execute, if they are a job, without waiting for them."""
 
     def written(self, run: Run) -> Mapping[str, Any]:
-        """Returns what the run wrote, by the fields of :class:`~t5x_harness.spec.RunResult`."""
+        """Returns the run's output, by the fields of :class:`~t5x_harness.spec.RunResult`."""
 
     def close(self) -> None:
         """Ends the process. May be called again."""
@@ -51,20 +51,21 @@ class Executor(Protocol):
 class Run(Closing):
     """A run and the results of its stages; a context manager that ends the run's process.
 
-    It works when it is asked for a stage, in the caller's thread. After :meth:`begin` it works ahead, in the thread
-    that calls :meth:`work`, and a stage that is asked for is waited for.
+    It works in the caller's thread when a stage is requested. After :meth:`begin` it works ahead, in the thread
+    that calls :meth:`work`, and callers wait for the stages that they request.
 
     Args:
-      spec: what to run; its mode is read from the config if it is None.
-      executor: runs the stages after lint; None to lint only.
+      spec: the spec of the run; its mode is read from the config if it is None.
+      executor: the executor of the stages after lint; None to lint only.
       workspace: a folder for the run's own files; lint needs none.
-      on_progress: called with events such as ``{"stage": "train", "step": 3, "of": 8}``, in the thread that works.
+      on_progress: a function that is called with events such as ``{"stage": "train", "step": 3, "of": 8}``, in the
+        working thread.
       t5x_parent: the folder with the package ``t5x`` in use, or that package; None looks for it.
-      run_if: when lint judges the files as a run, and not as a fragment.
-      lint_on_slice: whether lint judges by the slice, as plan does.
+      run_if: the condition under which lint judges the files as a run, and not as a fragment.
+      lint_on_slice: whether lint takes the slice into account, as plan does.
 
     Attributes:
-      executor: as above, as are ``workspace`` and ``on_progress``.
+      executor: the argument, as are ``workspace`` and ``on_progress``.
       done: the results of the stages so far.
     """
 
@@ -88,16 +89,16 @@ class Run(Closing):
         self._run_if = run_if
         self._lint_on_slice = lint_on_slice
         self._seconds = 0.0
-        self._last: Stage | None = None  # the last stage, in their order, that somebody asked for
+        self._last: Stage | None = None  # the last stage, in order, that somebody requested
         self._at_work: Stage | None = None
         self._written: Mapping[str, Any] | None = None  # once its process has ended
-        self._result: RunResult | None = None  # until one more stage is asked for
+        self._result: RunResult | None = None  # until a further stage is requested
         # Of a run that works ahead:
         self._ahead: Mapping[Stage, Future[StageResult]] = {}
         self._ended = Future[None]()
         self._enough = threading.Event()  # no further stage is wanted
         self._closed = False
-        self._lock = threading.Lock()  # of the two that follow
+        self._lock = threading.Lock()  # for the two attributes that follow
         self._waited_for: Stage | None = None
         self._event: Mapping[str, Any] = {}
 
@@ -109,7 +110,7 @@ class Run(Closing):
 
     @functools.cached_property
     def spec(self) -> RunSpec:
-        """What is run, with the mode that the config shows if the run names none."""
+        """The spec of the run, with the mode that the config shows if the run names none."""
         spec = self._asked_for
         return spec if spec.mode is not None else dataclasses.replace(spec, mode=self.config.mode)
 
@@ -119,7 +120,7 @@ class Run(Closing):
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        """The stages that it has, in order; if it works ahead, those that it was begun with."""
+        """The stages of the run, in order; if it works ahead, those that it was begun with."""
         return tuple(self._ahead) or self._all
 
     @property
@@ -128,11 +129,11 @@ class Run(Closing):
         return self._last is not None
 
     def stage(self, stage: Stage) -> StageResult:
-        """Returns the result of one stage, run now if it was not yet, after those before it.
+        """Returns the result of one stage, which runs now, after the earlier ones, unless it has run already.
 
         Raises:
           ValueError: the run has no such stage.
-          Exception: what stopped a run that works ahead.
+          Exception: it stopped a run that works ahead.
         """
         if stage not in self._all:
             stages = ", ".join(self._all)
@@ -156,12 +157,12 @@ class Run(Closing):
             self.executor.submit(self)
 
     def result(self) -> RunResult:
-        """Returns the outcome of the stages that were asked for so far.
+        """Returns the outcome of the stages that were requested so far.
 
         Of a run that works ahead, no further stage begins, and the end of its process is waited for.
 
         Raises:
-          Exception: what stopped a run that works ahead.
+          Exception: it stopped a run that works ahead.
         """
         if self._result is None:
             if self._ahead:
@@ -175,7 +176,7 @@ class Run(Closing):
         """Returns the outcome so far, while or after a stage is interrupted; nothing is waited for.
 
         Args:
-          asked: leave out the stages after the last one that was asked for.
+          asked: whether to leave out the stages after the last one that was requested.
         """
         stages = self._asked if asked else settled(self._in_order())
         at_work = self._at_work
@@ -187,18 +188,18 @@ class Run(Closing):
         """Makes the run's result of these stages.
 
         Args:
-          stages: what it lists.
-          **fields: more fields of the result.
+          stages: the stages that it lists.
+          **fields: further fields of the result.
         """
         changes = (change for result in self._in_order() for change in result.changes)
         standins = tuple(f"{c.binding}: {c.before}" for c in changes if c.why is Reason.STANDIN)
         return RunResult(self.spec, tuple(stages), standins=standins, seconds=self._seconds, **fields)
 
     def cut_off(self, why: str) -> None:
-        """Ends the run in the middle of the stage that is waited for, which has failed, and leaves out those after it.
+        """Ends the run in the middle of the stage that is waited for, which fails, and leaves out the later ones.
 
         Args:
-          why: what ended it, such as a time limit of pytest's own.
+          why: the reason, such as a time limit of pytest's own.
         """
         assert self._last is not None
         self.close()
@@ -211,22 +212,22 @@ class Run(Closing):
         self.done[stage] = judged(StageResult(stage, Outcome.NOT_RUN, (finding,)))
 
     def close(self) -> None:
-        """Has the run's process killed if it still works; does not wait for a thread. May be called again."""
+        """Kills the run's process if it is still working; does not wait for a thread. May be called again."""
         self._closed = True
         self._enough.set()
         if self.executor is not None:
             self.executor.close()
 
     def begin(self, stages: Sequence[Stage]) -> None:
-        """Makes the run one that works ahead.
+        """Makes the run work ahead.
 
         Args:
-          stages: those to run.
+          stages: the stages to run.
         """
         self._ahead = {stage: Future() for stage in sorted(stages, key=self._all.index)}
 
     def work(self) -> None:
-        """Runs the stages that it was begun with, in the thread that calls, and ends its process; nothing if closed."""
+        """Runs the stages that it was begun with in the caller's thread, and ends its process; no effect if closed."""
         if self._closed:
             return
         ahead = self._ahead
@@ -238,14 +239,14 @@ class Run(Closing):
                     future.set_result(self._result_of(stage))
                 self._written = self._read_written()
             self._ended.set_result(None)
-        except BaseException as error:  # raised where the results are asked for
+        except BaseException as error:  # raised when the results are requested
             futures: tuple[Future[Any], ...] = (*ahead.values(), self._ended)
             for future in futures:
                 if not future.done():
                     future.set_exception(error)
 
     def tell(self, event: Mapping[str, Any]) -> None:
-        """Takes an event of the run's progress. A run that works ahead tells of the stage that is waited for alone."""
+        """Takes an event of the run's progress. A run that works ahead reports only the stage that is waited for."""
         with self._lock:
             self._event = event
             self._pass_on()
@@ -258,7 +259,7 @@ class Run(Closing):
         try:
             yield
         finally:
-            with self._lock:  # afterwards the receiver is used by the caller's thread alone
+            with self._lock:  # afterwards, only the caller's thread uses the receiver
                 self._waited_for = None
 
     def _pass_on(self) -> None:
@@ -277,7 +278,7 @@ class Run(Closing):
                 made = self._execute(stage, start)
                 self._seconds += time.perf_counter() - start
                 made = for_its_user(made, self.spec, self.config)
-            self.done.setdefault(stage, made)  # it may have been cut off meanwhile
+            self.done.setdefault(stage, made)  # it may have been cut off in the meantime
         return self.done[stage]
 
     def _execute(self, stage: Stage, start: float) -> StageResult:

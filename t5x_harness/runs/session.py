@@ -1,4 +1,4 @@
-"""The runs of a session that asks for them stage by stage, such as pytest's, and their results."""
+"""The runs of a session that requests them stage by stage, such as pytest's, and their results."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from t5x_harness.workers.run import OnProgress
 
 _OTHERS = (Exception, KeyboardInterrupt, SystemExit, GeneratorExit)
-"""What may be raised beside outcomes of pytest, by which plugins end what is at work; these pass unchanged."""
+"""Exceptions other than pytest's outcomes, with which plugins end work in progress; these pass unchanged."""
 
 
 @dataclasses.dataclass
 class PendingRun:
-    """A run of which no stage was asked for yet.
+    """A run of which no stage has been requested yet.
 
     Attributes:
       spec: the run.
-      network: whether it may reach beyond this machine.
-      stages: those that will be asked for.
+      network: whether the run may reach beyond this machine.
+      stages: the stages that will be requested.
     """
 
     spec: RunSpec
@@ -38,13 +38,13 @@ class PendingRun:
 
 
 class RunResults:
-    """Results by their runs, in the order in which these ended.
+    """Results by run, in the order in which the runs ended.
 
     Args:
-      pool: what makes the runs of this process.
+      pool: the pool that makes the runs of this process.
 
     Attributes:
-      by_run: the results.
+      by_run: the results by run.
       kept: the folders with logs and outputs of runs that failed.
     """
 
@@ -52,20 +52,20 @@ class RunResults:
         self.by_run: dict[RunSpec, RunResult] = {}
         self.kept: list[Path] = []
         self._pool = pool
-        self._origins: dict[RunSpec, str] = {}  # by the run as it was asked for, or as its result has it
+        self._origins: dict[RunSpec, str] = {}  # by the run as it was requested, or as its result names it
         self._refusals: list[str] = []
         self._import_seconds = 0.0
 
     def asked_for(self, spec: RunSpec, origin: str) -> None:
-        """Notes what asks for a run, such as a test; the first one counts."""
+        """Notes the origin of a run, such as a test; the first one counts."""
         self._origins.setdefault(spec, origin)
 
     def add(self, result: RunResult, spec: RunSpec) -> None:
-        """Keeps the last result of what several tests run alike, or the first one that failed.
+        """Keeps the last result, or the first failed one, of a run that several tests share.
 
         Args:
-          result: of a run.
-          spec: the run as it was asked for.
+          result: the result of a run.
+          spec: the run as it was requested.
         """
         self._origins.setdefault(result.spec, self._origins[spec])
         before = self.by_run.get(result.spec)
@@ -74,12 +74,12 @@ class RunResults:
 
     @property
     def refusals(self) -> Sequence[str]:
-        """Why runs did not begin in the worker that is kept for this shell, though there is one."""
+        """The reasons that runs did not begin in the worker that is kept for this shell, if there is one."""
         return list(dict.fromkeys([*self._refusals, *self._pool.refusals]))
 
     @property
     def kept_lines(self) -> list[str]:
-        """Where logs and outputs of runs that failed are, in words."""
+        """The places of the logs and outputs of failed runs, in words."""
         if len(self.kept) == 1:
             return [f"log and output of the failed run are kept in {self.kept[0]}"]
         folders = dict.fromkeys(folder.parent for folder in self.kept)
@@ -87,14 +87,14 @@ class RunResults:
 
     @property
     def import_seconds(self) -> float:
-        """How long runs have waited for imports; of several processes, in the one that has waited longest."""
+        """The seconds that runs have waited for imports, in the process that has waited longest."""
         return max(self._import_seconds, self._pool.import_seconds)
 
     def report(self, seconds: float) -> Report:
         """Returns the report of all runs.
 
         Args:
-          seconds: that the session has taken.
+          seconds: the seconds that the session has taken.
         """
         from t5x_harness.report import Report
 
@@ -102,11 +102,11 @@ class RunResults:
             tuple(self.by_run.values()),
             tuple(self._origins[spec] for spec in self.by_run),
             seconds=seconds,
-            import_seconds=0.0 if self.refusals else self.import_seconds,  # a refusal says that there was a wait
+            import_seconds=0.0 if self.refusals else self.import_seconds,  # a refusal already mentions the wait
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what another process needs to report these runs: no metrics, predictions, configs or bindings."""
+        """Returns the data with which another process reports these runs: no metrics, predictions or configs."""
         results = [
             dataclasses.replace(result, metrics={}, predictions=(), operative_config="", bindings=())
             for result in self.by_run.values()
@@ -120,7 +120,7 @@ class RunResults:
         }
 
     def add_json(self, value: Mapping[str, Any]) -> None:
-        """Adds what :meth:`to_json` returned in another process."""
+        """Adds the results that :meth:`to_json` returned in another process."""
         for result, origin in zip(map(RunResult.from_json, value["results"]), value["origins"], strict=True):
             self.asked_for(result.spec, origin)
             self.add(result, result.spec)
@@ -130,16 +130,16 @@ class RunResults:
 
 
 class RunRegistry:
-    """One run, with a folder of its own, for each distinct spec, from its first stage to its end.
+    """Keeps one run, with its own folder, for each distinct spec, from its first stage to its end.
 
     Args:
-      pool: makes the runs.
-      make_folder: makes the folder for theirs, when it is first needed.
-      on_progress: takes the progress of whatever run is waited for.
+      pool: the pool that makes the runs.
+      make_folder: a function that makes the parent of their folders when it is first needed.
+      on_progress: a function that receives the progress of the run that is waited for.
 
     Attributes:
-      pool: as above.
-      results: of the runs that have ended.
+      pool: the argument.
+      results: the results of the runs that have ended.
     """
 
     def __init__(self, pool: RunPool, make_folder: Callable[[], Path], on_progress: OnProgress) -> None:
@@ -155,7 +155,7 @@ class RunRegistry:
 
     @property
     def folder(self) -> Path:
-        """The folder with a folder for each run."""
+        """The parent of the runs' folders."""
         if self._folder is None:
             self._folder = self._make_folder()
         return self._folder
@@ -163,16 +163,16 @@ class RunRegistry:
     def stage(
         self, spec: RunSpec, stage: Stage, context: RunContext, *, origin: str, pending: Callable[[], list[PendingRun]]
     ) -> StageResult:
-        """Returns the result of one stage of a run, which is run once however often it is asked for.
+        """Returns the result of one stage of a run, which is run once however often it is requested.
 
-        Runs that follow begin to work ahead, if they may, and this one is not a job.
+        The next runs begin to work ahead if they may and this one is not a job.
 
         Args:
           spec: what to run.
           stage: one of its stages.
-          context: where it is made, if this call is the first for it.
-          origin: what asks for the run; the first one counts.
-          pending: finds it and the runs after it.
+          context: the context in which it is made, if this call is the first for it.
+          origin: the requester of the run; the first one counts.
+          pending: a function that finds it and the runs after it.
         """
         if context.promote is None:
             for ahead in self.next_runs(spec, pending):
@@ -180,7 +180,7 @@ class RunRegistry:
                     made = self._make(ahead.spec, RunContext(network=ahead.network, buckets=context.buckets))
                     self.pool.begin(made, ahead.stages)
         elif stage.executes:
-            self._submitted_early.discard(spec)  # it ends with its last stage, as every other one
+            self._submitted_early.discard(spec)  # it ends with its last stage, like every other run
         run = self._begun(spec, context, origin)
         try:
             return run.stage(stage)
@@ -191,11 +191,11 @@ class RunRegistry:
             return run.stage(stage)
 
     def next_runs(self, spec: RunSpec, find: Callable[[], list[PendingRun]]) -> list[PendingRun]:
-        """Returns a run and those after it: as many as may work at once, and as many again.
+        """Returns a run and the runs after it: twice as many as may work at once.
 
         Args:
           spec: the run whose turn it is.
-          find: finds it and the runs after it, if it is not among those that were found before.
+          find: a function that finds it and the runs after it, if it is not among those found before.
         """
         if self.pool.parallel < 2:
             return []
@@ -210,11 +210,11 @@ class RunRegistry:
         Args:
           spec: what to run.
           context: see :meth:`stage`.
-          origin: what asks for it.
-          may_fail: whether the caller judges a failure; then it is not a failure of the session.
+          origin: the requester of the run.
+          may_fail: whether the caller judges a failure, which then is not a failure of the session.
 
         Raises:
-          BaseException: what interrupted it, such as a time limit of pytest's own; the run is ended, and has failed.
+          BaseException: it interrupted the run, such as a time limit of pytest's own; the run is ended, and has failed.
         """
         run = self._begun(spec, context, origin)
         try:
@@ -228,19 +228,19 @@ class RunRegistry:
         return self.end(spec, may_fail=may_fail)
 
     def submit_early(self, spec: RunSpec) -> None:
-        """Submits the job of a promoted run that is waited for later, when others were submitted."""
+        """Submits the job of a promoted run, which is waited for later, when others have been submitted."""
         if spec in self._runs:
             self._submitted_early.add(spec)
             self._runs[spec].submit_early()
 
     def failed_before(self, spec: RunSpec, result: StageResult) -> StageResult | None:
-        """Returns the failed stage because of which ``result`` was not run."""
+        """Returns the failed stage that kept the stage of ``result`` from running."""
         if result.outcome is not Outcome.NOT_RUN:
             return None
         return next((s for s in self._runs[spec].result().stages if s.outcome is Outcome.FAILED), None)
 
     def leave(self, spec: RunSpec) -> None:
-        """Ends a run that was begun, as none of its stages comes next; not one whose job is waited for later."""
+        """Ends a run that was begun, because none of its stages comes next, unless its job is waited for later."""
         if spec in self._runs and spec not in self._submitted_early:
             self.end(spec)
 
@@ -251,7 +251,7 @@ class RunRegistry:
             try:
                 result = run.result()
             except BaseException:
-                self.results.add(run.known(), spec)  # the table shows it all the same
+                self.results.add(run.known(), spec)  # the table shows it anyway
                 raise
         if result.passed or not may_fail:
             self.results.add(result, spec)
@@ -260,9 +260,9 @@ class RunRegistry:
         return result
 
     def finish(self) -> None:
-        """Ends the runs of which further stages were expected, but never came.
+        """Ends the runs whose further stages were expected, but never requested.
 
-        Of those that worked ahead, and of which no stage came at all, nothing is reported.
+        Runs that worked ahead, and of which no stage was requested, are not reported.
         """
         for spec, run in list(self._runs.items()):
             if run.is_asked:
@@ -271,7 +271,7 @@ class RunRegistry:
                 self._runs.pop(spec).close()
 
     def interrupt(self) -> None:
-        """Has all runs killed, and keeps what is known of them. May be called again."""
+        """Kills all runs, and keeps their results so far. May be called again."""
         if self._is_interrupted:
             return
         self._is_interrupted = True
@@ -288,7 +288,7 @@ class RunRegistry:
         for spec in list(self._runs):
             self._runs.pop(spec).close()
         self.pool.close(patient=not self._is_interrupted)
-        if self._folder is None or not self._folder.is_dir():  # another program may have cleared up /tmp
+        if self._folder is None or not self._folder.is_dir():  # another program may have cleaned up /tmp
             return
         for workspace in self._folder.iterdir():
             if workspace not in self.results.kept:

@@ -1,4 +1,4 @@
-"""Runs of several configs, as a command makes them, out of one pool."""
+"""Runs of several configs from one pool, for commands."""
 
 from __future__ import annotations
 
@@ -33,22 +33,25 @@ def run_specs(
     The worker imports while the first config is linted; no process is left behind, however the caller ends.
 
     Args:
-      specs: what to run.
-      workspace: a folder for the runs' own files; each run gets a folder in it.
-      timeout: seconds that one stage may take.
-      in_process: run in this process, for a debugger.
-      network: let runs reach beyond this machine; ``gs://`` is then the real one.
-      ahead: how many runs may work beside the one whose result comes next; None for as many as there are cores, at
+      specs: the specs of the runs.
+      workspace: a folder for the runs' own files; each run gets a subfolder.
+      timeout: the seconds that one stage may take.
+      in_process: whether to run in this process, for a debugger.
+      network: whether runs may reach beyond this machine; ``gs://`` is then the real one.
+      ahead: how many runs may work in addition to the one whose result comes next; None for the number of cores, at
         most 3.
-      on_progress: makes the receiver of a run's progress events, in this thread, when its result comes next.
-      on_note: called at the end with what is to be said of the call as a whole.
-      on_imports: called at the end with the seconds that were waited for imports, unless a note says so.
-      on_interrupt: called, if this is interrupted or closed early, with what is known of the runs that were begun and
-        whose results did not come; by then all of them are being killed, and nothing is waited for yet.
+      on_progress: a function that makes the receiver of a run's progress events, in this thread, when its result comes
+        next.
+      on_note: a function that is called at the end with notes on the call as a whole.
+      on_imports: a function that is called at the end with the seconds spent waiting for imports, unless a note has
+        them.
+      on_interrupt: a function that is called, if this is interrupted or closed early, with the results so far of runs
+        that were begun and whose results did not come; by then all of them are being killed, and nothing is waited for
+        yet.
 
     Raises:
-      ModelDirError: a run cannot have its folder; it was not started, and if that could be seen before, none was.
-      RuntimeError: a run asks for an installed T5X and there is none.
+      ModelDirError: a run cannot have its folder; it was not started, nor was any other if that was foreseeable.
+      RuntimeError: a run asks for an installed T5X, and none is installed.
     """
     ensure_model_dirs(specs)
     parallel = 1 if in_process else min(runs_at_once(ahead), len(specs))
@@ -82,10 +85,10 @@ def run_specs(
 
 
 def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[RunResult]:
-    """Runs the stages of configs that execute nothing, as before they are sent as jobs; nothing of it is kept.
+    """Runs the stages of configs that execute nothing, as before sending jobs; nothing is kept.
 
     Args:
-      specs: with their modes; golden plans are not looked at.
+      specs: the specs of the runs, with modes; golden plans are ignored.
       aot: how their programs are compiled for the slice; None for not at all.
     """
     from t5x_harness.system.own_folders import own_folder

@@ -1,4 +1,4 @@
-"""The stages of a run: which ones it has, and in which order those of several runs are asked for."""
+"""The stages of a run: which ones it has, and the order in which those of several runs are requested."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ T = TypeVar("T", bound=_OfStage)
 
 
 def jobs_after_plans(items: Sequence[T], at_once: int) -> tuple[list[T], list[T]]:
-    """Puts the stages before several runs' jobs first, and then those that wait for the jobs.
+    """Puts the stages before several runs' jobs first, followed by the stages that wait for the jobs.
 
     Args:
-      items: what stands for the stages of runs, in their order.
-      at_once: how many jobs may be there at once; as many runs are taken together.
+      items: the objects that represent stages of runs, in their order.
+      at_once: how many jobs may exist at once; that many runs are grouped.
 
     Returns:
-      All of them in the new order; and the last one before each job that is waited for only after those of other runs.
+      All items in the new order, and the last item before each job that is waited for only after items of other runs.
     """
     runs: dict[RunSpec, list[T]] = {}
     for item in items:

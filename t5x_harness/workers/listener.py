@@ -254,8 +254,7 @@ def file_times(modules: Mapping[str, ModuleType], since: int) -> dict[str, int]:
     Args:
       modules: by name, as ``sys.modules`` has them.
       since: the time when their import began, in nanoseconds. A file that was modified later may have been imported
-          before, and
-        counts as changed.
+        before, and counts as changed.
 
     Returns:
       Nanoseconds by file.

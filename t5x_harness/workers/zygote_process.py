@@ -32,8 +32,7 @@ def main(control: int, lifeline: int, parent: int, listening: int | None = None)
 
     Args:
       control: the descriptor of the connection to the parent. It receives the settings first, then the byte ``s`` and
-          three
-        descriptors for each run to start. After ``r`` the zygote ends with the last of the other sessions; if the
+        three descriptors for each run to start. After ``r`` the zygote ends with the last of the other sessions; if the
         connection closes, it must end.
       lifeline: the read end of a pipe that the parent holds open and never writes to.
       parent: the pid of the parent.
