@@ -1,1 +1,1 @@
-"""A folder for PYTHONPATH: its ``sitecustomize`` sets up each Python process under ``t5x-harness exec``."""
+"""A folder for PYTHONPATH, whose ``sitecustomize`` sets up each Python process under ``t5x-harness exec``."""

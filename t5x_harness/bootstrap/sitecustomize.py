@@ -1,7 +1,7 @@
 """Runs at the start of every Python process under ``t5x-harness exec``, whose PYTHONPATH begins with this folder.
 
-Programs with a Python of their own load this file, too (gcloud and gsutil do), and must not notice: its syntax is valid
-in every Python, and nothing is written to the output of a program that imports no T5X.
+Programs with their own Python (such as gcloud and gsutil) also load this file, and must not notice: its syntax is valid
+in every Python, and it writes nothing to the output of a program that does not import T5X.
 """
 
 import os
@@ -18,17 +18,17 @@ def run_shadowed():
         return
     module = type(sys)("sitecustomize")
     module.__spec__, module.__loader__, module.__file__ = spec, spec.loader, spec.origin
-    # Programs that look for what their own sitecustomize defines must find it.
+    # Programs that look for definitions of their own sitecustomize must find them.
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)
 
 
 class TooOld(object):  # noqa: UP004 - Python 2 has others
-    """A finder for an interpreter that the harness does not support: it reports that when T5X is imported."""
+    """A finder for an interpreter that the harness does not support, which reports that when T5X is imported."""
 
     @classmethod
     def find_spec(cls, fullname, _path=None, _target=None):
-        """Returns None: the other finders look for the module."""
+        """Returns None, so that the other finders look for the module."""
         if fullname == "t5x":
             sys.meta_path.remove(cls)
             version = ".".join(str(n) for n in sys.version_info[:2])
@@ -39,7 +39,7 @@ class TooOld(object):  # noqa: UP004 - Python 2 has others
 
 
 def set_up_harness():
-    """Lets the harness resolve ``import t5x`` and give T5X the slice's mesh."""
+    """Makes the harness resolve ``import t5x`` and provide T5X with the slice's mesh."""
     if sys.version_info < (3, 11):  # noqa: UP036 - any interpreter that the command starts gets here
         sys.meta_path.insert(0, TooOld)
         return

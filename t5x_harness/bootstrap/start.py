@@ -1,4 +1,4 @@
-"""Sets up a Python process under ``t5x-harness exec`` before its program runs, as its environment asks."""
+"""Sets up a Python process under ``t5x-harness exec`` before its program runs, according to its environment."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from t5x_harness.variables import (
 )
 
 _STEPS_SECONDS = 10.0
-"""Seconds between two lines about the progress of training: T5X itself may print nothing for hours."""
+"""The seconds between two lines about the progress of training: T5X itself may print nothing for hours."""
 
 
 def start() -> None:
-    """Sets up this process as ``t5x-harness exec`` asked for through the environment."""
+    """Sets up this process as ``t5x-harness exec`` requested through the environment."""
     preference = os.environ.get(RUNTIME_VARIABLE)
     if preference:
         use_runtime(preference, os.environ.get(RUNTIME_FOLDER_VARIABLE, ""))
@@ -35,9 +35,9 @@ def start() -> None:
         from t5x_harness.upstream.jax import write_cache_entries_atomically
 
         write_cache_entries_atomically()
-        # Every mode of T5X imports it, after JAX and before it makes anything.
+        # Every mode of T5X imports this module, after JAX and before making anything.
         after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
-    if os.environ.get(TPU_NUMERICS_VARIABLE) == "1":  # as exec writes it
+    if os.environ.get(TPU_NUMERICS_VARIABLE) == "1":  # the format that exec writes
         after_import("jax", _round_as_a_tpu)
     if is_brief or os.environ.get(POD_VARIABLE):
         after_import("t5x.trainer", _report_steps)
@@ -55,7 +55,7 @@ def start() -> None:
 def _call(named: str) -> None:
     """Calls ``MODULE:FUNCTION``, which sets T5X up, unless this interpreter lacks what T5X needs.
 
-    Any program may be written in Python (gcloud is, and has an interpreter of its own). T5X cannot run in such an
+    Any program may be written in Python (gcloud is, and has its own interpreter). T5X cannot run in such an
     interpreter, so there is nothing to set up or to report.
     """
     name, _, function = named.partition(":")
@@ -69,7 +69,7 @@ def _call(named: str) -> None:
 
 
 def _keep_in_subprocesses(subprocess: ModuleType) -> None:
-    """Makes the Pythons that this one starts with another PYTHONPATH get the same setup."""
+    """Makes interpreters that this one starts with another PYTHONPATH get the same setup."""
     original = subprocess.Popen.__init__
 
     def start(self: Any, *args: Any, env: Any = None, **kwargs: Any) -> None:
@@ -95,7 +95,7 @@ def _round_as_a_tpu(_: ModuleType) -> None:
 
 
 def _report_steps(trainer: ModuleType) -> None:
-    """Makes a job's training report its step now and then."""
+    """Makes a job's training report its step from time to time."""
     import time
 
     from t5x_harness.upstream.t5x import report_steps

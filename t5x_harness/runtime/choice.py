@@ -1,6 +1,6 @@
-"""Which T5X runs, an installed one or the embedded one, and the environment that programs find it in.
+"""Chooses which T5X runs, an installed one or the embedded one, and the environment in which programs find it.
 
-Nothing here imports T5X: a runtime is found through the import system and described from what is on disk.
+Nothing here imports T5X: a runtime is found through the import system and described from the files on disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PROGRAMS = os.path.join(import_hooks.BOOTSTRAP_PATH, "programs")
 
 
 class RuntimeChoiceError(RuntimeError):
-    """The T5X that was asked for cannot be used; the message says what was looked at and how to fix it."""
+    """The requested T5X cannot be used; the message names the places that were searched, and the fix."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Runtime:
 
     Attributes:
       kind: ``installed`` or ``embedded``.
-      version: from the distribution's metadata, with the git commit if it can be read. T5X's own version number has
+      version: the version in the distribution's metadata, with the git commit if readable. T5X's own version number has
         always been 0.0.0, so only the commit distinguishes two versions.
       location: the folder of the package ``t5x``.
       note: how it was found, in words.
@@ -55,10 +55,10 @@ class Runtime:
 
 
 def runtime_of(spec: RunSpec) -> Runtime:
-    """Returns the T5X of a run: what ``python -m t5x.train`` would import in its folder, a checkout of T5X included.
+    """Returns the T5X of a run: the one that ``python -m t5x.train`` would import in its folder, even from a checkout.
 
     Args:
-      spec: the run, with its choice of a runtime, its folder, and the folders at the start of its import path.
+      spec: the run, which has its choice of a runtime, its folder, and the folders at the start of its import path.
 
     Raises:
       RuntimeChoiceError: ``installed`` was asked for and there is none.
@@ -67,7 +67,7 @@ def runtime_of(spec: RunSpec) -> Runtime:
 
 
 def folders_of(cwd: str | os.PathLike[str] = ".", python_path: Sequence[str] = ()) -> tuple[str, ...]:
-    """Returns the folders at the start of a run's import path: its own, then the one that it works in."""
+    """Returns the folders at the start of a run's import path: the run's own, then its working folder."""
     here = os.path.abspath(cwd)
     return (*(os.path.join(here, folder) for folder in python_path), here)
 
@@ -76,12 +76,12 @@ def find_runtime(preference: str = RuntimeChoice.AUTO, folders: Sequence[str] = 
     """Returns the T5X that ``import t5x`` will find, without importing it.
 
     Args:
-      preference: ``auto`` takes an installed T5X first, then the embedded one.
+      preference: ``auto`` prefers an installed T5X to the embedded one.
       folders: folders that will be at the start of the import path and are not there yet.
 
     Raises:
       RuntimeChoiceError: ``installed`` was asked for and there is none.
-      ValueError: no such preference.
+      ValueError: there is no such preference.
     """
     if preference not in list(RuntimeChoice):
         raise ValueError(f"T5X runtime {preference!r} is none of auto, installed, embedded")
@@ -119,7 +119,7 @@ def find_runtime(preference: str = RuntimeChoice.AUTO, folders: Sequence[str] = 
 def shadow_of_t5x(folders: Sequence[str] = ()) -> str:
     """Returns the module or package that Python takes for T5X only because of its name; empty if there is none.
 
-    Runs skip it. ``python -m t5x.train`` does not, and fails.
+    Runs skip it, but ``python -m t5x.train`` does not, and fails.
 
     Args:
       folders: as for :func:`find_runtime`.
@@ -127,16 +127,16 @@ def shadow_of_t5x(folders: Sequence[str] = ()) -> str:
     for _, spec in import_hooks.installed_specs(folders):
         if import_hooks.holds_t5x(spec):
             break
-        if spec.origin is not None:  # Python itself passes over a folder without __init__.py
+        if spec.origin is not None:  # Python itself skips a folder without __init__.py
             return _folder(spec)
     return ""
 
 
 def activate(runtime: Runtime) -> None:
-    """Makes ``import t5x`` find this runtime in this process, whatever the import path says.
+    """Makes ``import t5x`` find this runtime in this process, regardless of the import path.
 
     Raises:
-      RuntimeChoiceError: another T5X is imported already.
+      RuntimeChoiceError: another T5X has already been imported.
     """
     imported = sys.modules.get("t5x")
     if imported is not None and imported.__spec__ is not None:
@@ -150,9 +150,9 @@ def activate(runtime: Runtime) -> None:
 
 
 def brings_t5x(dist: importlib.metadata.Distribution) -> bool:
-    """Returns whether a distribution named ``t5x`` contains the package: as files, or by pointing at a checkout.
+    """Returns whether a distribution named ``t5x`` contains the package, as files or by pointing to a checkout.
 
-    PyPI's ``t5x 0.0.0`` contains nothing. Its version does not tell, because T5X itself is 0.0.0, too.
+    PyPI's ``t5x 0.0.0`` contains nothing. Its version does not show that, because T5X itself is also 0.0.0.
     """
     if _editable_root(dist) is not None or Path(str(dist.locate_file("t5x"))).is_dir():
         return True
@@ -184,7 +184,7 @@ def _how(finder: object, spec: ModuleSpec) -> str:
     if finder is not PathFinder:
         return "editable install"
     if dist is not None:
-        # `setup.py develop` leaves a link to the checkout, whose metadata list no installed files.
+        # `setup.py develop` leaves a link to the checkout, and its metadata lists no installed files.
         listed = dist.read_text("RECORD") or dist.read_text("installed-files.txt")
         return "editable install" if _editable_root(dist) is not None or listed is None else "installed package"
     is_here = _same(os.path.dirname(_folder(spec)), os.curdir)
@@ -192,7 +192,7 @@ def _how(finder: object, spec: ModuleSpec) -> str:
 
 
 def folder_to_import_from(runtime: Runtime) -> str | None:
-    """Returns what a new process needs on its import path to import this T5X; None if it needs nothing."""
+    """Returns the folder that a new process needs on its import path to import this T5X; None if it needs none."""
     if runtime.kind == "embedded" or _distribution_of(runtime.location) is not None:
         return None
     return os.path.dirname(runtime.location)
@@ -242,7 +242,7 @@ def _git_commit(checkout: str) -> str | None:
     """Returns the commit of a checkout's HEAD, read without git; None if there is no readable repository."""
     git = Path(checkout, ".git")
     try:
-        if git.is_file():  # a worktree or submodule: a line that says where the repository is
+        if git.is_file():  # a worktree or submodule: the file's line names the repository
             git = git.parent / git.read_text().removeprefix("gitdir:").strip()
         head = (git / "HEAD").read_text().strip()
         if not head.startswith("ref:"):
@@ -264,19 +264,19 @@ def program_environment(
     environment: Mapping[str, str] | None = None,
     pod: Pod | None = None,
 ) -> dict[str, str]:
-    """Returns the whole environment that a command runs in: which T5X it finds, and on which slice.
+    """Returns the complete environment for a command, which determines its T5X and its slice.
 
     It consists of variables alone. A folder at the start of PYTHONPATH has a ``sitecustomize`` that sets up each
     interpreter when it starts; a folder at the start of PATH has a ``python`` and ``python3`` that put that folder back
     if a script has set its own PYTHONPATH.
 
     Args:
-      slice: the slice to emulate; None leaves devices and meshes as they are.
+      slice: the slice to emulate; None leaves devices and meshes unchanged.
       runtime: the T5X that was found here.
-      preference: ``auto`` lets each process look again, because its import path may differ. Processes that find no T5X
-        use the one that was found here.
-      environment: what to start from; this process's own by default.
-      pod: the process's place, if it is one of the slice's hosts and not all of them.
+      preference: ``auto`` lets each process search again, because its import path may differ. Processes that find no
+        T5X use the one that was found here.
+      environment: the environment to start from; this process's own by default.
+      pod: the process's place, if it is one of the slice's hosts and not all of them in one.
     """
     base = dict(os.environ if environment is None else environment)
     processes = pod.processes if pod else 1

@@ -1,6 +1,6 @@
-"""How programs are compiled cheaply, and where compiled ones are kept between runs.
+"""Options for compiling programs cheaply, and the cache that keeps compiled ones between runs.
 
-JAX bounds its cache by itself (``jax_compilation_cache_max_size``), but needs filelock for that, and a process that is
+JAX can bound its cache itself (``jax_compilation_cache_max_size``), but needs filelock for that, and a process that is
 killed between its two writes leaves an entry that stops every later write. Runs here are killed whenever they pass a
 limit, so the harness bounds the cache itself, once a session, and JAX sees one without a bound.
 """
@@ -30,19 +30,19 @@ _OPTIONS = ("--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_
 _SINCE_0_10 = (
     "--xla_cpu_opt_preset=FAST_COMPILE",
     "--xla_cpu_use_fusion_emitters=false",
-    "--xla_cpu_parallel_codegen_split_count=1",  # parts of a small program cost more than they spare
+    "--xla_cpu_parallel_codegen_split_count=1",  # splitting a small program costs more than it saves
 )
 
 
 def compile_cheaply(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Adds options that make programs cheap to compile: here one is compiled for seconds and runs for moments.
+    """Adds options that make programs cheap to compile, because here they compile for seconds and run for moments.
 
-    They change which instructions are chosen, and therefore the order of sums and the fusion of products with sums. So
-    single bits of a float differ from the results of XLA's default options; ``--exact-numerics`` leaves the options
-    out. They go to ``XLA_FLAGS``, except those that the user set there, before JAX has a backend.
+    They change which instructions are chosen, and therefore the order of sums and the fusion of products with sums, so
+    that single bits of a float differ from the results of XLA's default options; ``--exact-numerics`` leaves the
+    options out. They go to ``XLA_FLAGS``, except those that the user set there, before JAX has a backend.
 
     Args:
-      environment: what to change.
+      environment: the environment to change.
     """
     import importlib.metadata
 
@@ -55,7 +55,7 @@ def compile_cheaply(environment: MutableMapping[str, str] = os.environ) -> None:
 
 
 def harness_cache_folder(env: Mapping[str, str]) -> Path | None:
-    """Returns the folder for all that the harness keeps for later runs.
+    """Returns the folder for everything that the harness keeps for later runs.
 
     Args:
       env: environment variables to look at.
@@ -69,7 +69,7 @@ def harness_cache_folder(env: Mapping[str, str]) -> Path | None:
     if chosen:
         return Path(chosen).absolute()
     cache_home = env.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(cache_home):  # the XDG specification: a relative one is to be ignored
+    if os.path.isabs(cache_home):  # the XDG specification: a relative path is to be ignored
         return Path(cache_home, "t5x-harness")
     return Path(env["HOME"], ".cache", "t5x-harness") if env.get("HOME") else None
 
@@ -77,10 +77,10 @@ def harness_cache_folder(env: Mapping[str, str]) -> Path | None:
 def default_cache_folder(env: Mapping[str, str]) -> Path | None:
     """Returns the folder for the compiled programs of this machine and this JAX.
 
-    ``T5X_HARNESS_CACHE_DIR`` names the harness's cache folder, else it is ``t5x-harness`` in the XDG cache home. Below
-    it, JAX's version and the CPU's instruction set are distinguished, because a home folder may be shared by machines
-    and code compiled for one of them can crash on another; and so is how JAX compresses programs, which depends on what
-    else is installed, because it cannot read those that were compressed otherwise.
+    ``T5X_HARNESS_CACHE_DIR`` names the harness's cache folder; by default it is ``t5x-harness`` in the XDG cache home.
+    Below it, JAX's version and the CPU's instruction set are distinguished, because a home folder may be shared by
+    machines and code compiled for one of them can crash on another. JAX's compression of programs is also
+    distinguished: it depends on what else is installed, and JAX cannot read programs that were compressed otherwise.
 
     Args:
       env: environment variables to look at.
@@ -92,7 +92,7 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
     root = harness_cache_folder(env)
     if root is None:
         return None
-    import importlib.metadata  # costs as much as all the rest of this package
+    import importlib.metadata  # its import costs as much as the rest of this package
     import importlib.util
 
     try:
@@ -104,14 +104,14 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
 
 
 def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX_BYTES) -> dict[str, str]:
-    """Makes a compile cache ready and returns the variables that have JAX use it for every program.
+    """Prepares a compile cache and returns the variables that make JAX use it for every program.
 
     Several runs and sessions may use one folder at the same time. Its programs are run as they are, so a folder that
     other users may write to is not used, and their entries are removed.
 
     Args:
-      folder: the cache; made if it is missing, trimmed if it is too large. None for no cache.
-      max_bytes: how much the cache may hold now; it grows until it is made ready the next time.
+      folder: the cache, which is made if it is missing and trimmed if it is too large; None for no cache.
+      max_bytes: the bytes that the cache may hold now; it grows until it is prepared the next time.
 
     Returns:
       Environment variables for JAX; empty if there is no cache or, with a warning, if it cannot be used.
@@ -121,7 +121,7 @@ def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX
     folder = Path(folder).resolve()  # a link could be changed later
     try:
         for path in reversed((folder, *folder.parents)):
-            path.mkdir(mode=0o700, exist_ok=True)  # accessible to this user alone
+            path.mkdir(mode=0o700, exist_ok=True)  # accessible only to this user
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(f"no permission to write into {folder}")
         if reason := foreign_folder(folder):
@@ -154,18 +154,18 @@ def trim_cache(folder: Path, *, max_bytes: int) -> int:
     """Removes other users' entries, and then the least recently used entries until the rest fits.
 
     Args:
-      folder: a cache. In the folder that :func:`default_cache_folder` names, the caches of other versions count, too.
-      max_bytes: how much may stay.
+      folder: a cache. In the folder that :func:`default_cache_folder` names, the caches of other versions also count.
+      max_bytes: the bytes that may remain.
 
     Returns:
-      How many bytes were removed.
+      The number of bytes that were removed.
     """
     pattern = "*-cache"
     entries = folder.parent.glob(f"jax-*/{pattern}") if folder.parent.name == FOLDER else folder.glob(pattern)
     found = []
     removed = 0
     for entry in entries:
-        with contextlib.suppress(FileNotFoundError, PermissionError):  # another session trims, or owns that folder
+        with contextlib.suppress(FileNotFoundError, PermissionError):  # another session trims it, or owns that folder
             state = entry.lstat()
             if foreign_file(state):
                 entry.unlink()
@@ -182,7 +182,7 @@ def trim_cache(folder: Path, *, max_bytes: int) -> int:
 
 
 def _instruction_set() -> str:
-    """Returns a short key that differs between CPUs for which the compiler makes different code."""
+    """Returns a short key that differs between CPUs for which the compiler generates different code."""
     kinds = [platform.machine()]
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():

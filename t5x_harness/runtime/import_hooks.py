@@ -1,4 +1,4 @@
-"""Import hooks: which package ``t5x`` is.
+"""Import hooks that decide which package ``t5x`` is.
 
 Every Python process that ``t5x-harness exec`` starts loads this module, so it imports nothing but the import system.
 """
@@ -26,11 +26,11 @@ _OF_GUIDES = {f"t5x.{mode}_unfragmented": mode for mode in ("train", "eval", "in
 
 
 class RuntimeFinder:
-    """Resolves ``import t5x`` to an installed T5X if there is any, otherwise to the embedded one.
+    """Resolves ``import t5x`` to an installed T5X if there is one, otherwise to the embedded one.
 
     It comes first on ``sys.meta_path`` and asks the other finders, so that every kind of installation wins over the
     embedded runtime: a folder on the import path, a package, an editable install whose finder comes after the import
-    path. A folder that only happens to be called ``t5x`` (a clone seen from outside) hides none of them.
+    path. A folder that only happens to be named ``t5x`` (the parent folder of a clone's package) hides none of them.
     """
 
     def __init__(self, preference: str, folder: str = "") -> None:
@@ -61,7 +61,7 @@ class RuntimeFinder:
 
 
 class _GuidePrograms:
-    """The last finder, for programs that only guides mention: it names their replacement."""
+    """The last finder, for programs that only guides mention, which names their replacements."""
 
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
@@ -114,13 +114,13 @@ def use_runtime(preference: str, folder: str = "") -> None:
 
     Args:
       preference: as for :func:`~t5x_harness.runtime.choice.find_runtime`.
-      folder: the folder of an installed T5X that this process does not find by itself; empty for none.
+      folder: the folder of an installed T5X that this process does not find by itself; empty if there is none.
     """
     others = [f for f in sys.meta_path if not isinstance(f, RuntimeFinder | _GuidePrograms)]
     sys.meta_path[:] = [RuntimeFinder(preference, folder), *others, _GuidePrograms()]
 
 
 def ensure_t5x() -> None:
-    """Makes ``import t5x`` find the T5X that ``auto`` means, unless this process has already chosen one."""
+    """Makes ``import t5x`` find the T5X that ``auto`` selects, unless this process has already chosen one."""
     if not any(isinstance(finder, RuntimeFinder) for finder in sys.meta_path):
         use_runtime("auto")

@@ -1,1 +1,1 @@
-"""Processes, the network, and what is known of this machine."""
+"""Processes, the network, and facts about this machine."""

@@ -1,4 +1,4 @@
-"""Calls back when modules have been imported.
+"""Runs callbacks when modules have been imported.
 
 Every Python process that ``t5x-harness exec`` starts loads this module, so it imports nothing but the import system.
 """
@@ -48,7 +48,7 @@ class AfterImport:
 
 
 class _CallingLoader:
-    """A loader that calls back when its module has run, and otherwise acts as the wrapped loader."""
+    """A loader that calls back when its module has run, and otherwise acts like the wrapped loader."""
 
     def __init__(self, loader: Any, callback: Callable[[ModuleType], None]) -> None:
         self._loader = loader
@@ -62,7 +62,7 @@ class _CallingLoader:
         return created
 
     def exec_module(self, module: ModuleType) -> None:
-        # Code that asks the module for its loader has to see the original one.
+        # Code that asks the module for its loader must see the original one.
         module.__loader__ = self._loader
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader

@@ -16,7 +16,7 @@ from typing import Any, Self
 
 
 class JsonValue:
-    """Base of frozen dataclasses that survive a trip through JSON."""
+    """The base of frozen dataclasses that survive a trip through JSON."""
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain values for ``json.dumps``."""
@@ -44,7 +44,7 @@ def _decode(hint: Any, value: Any) -> Any:
             return {_decode(parts[0], key): _decode(parts[1], item) for key, item in value.items()}
         case type() as kind if dataclasses.is_dataclass(kind):
             return kind(**decode_fields(kind, value))
-        case type() as kind if issubclass(kind, (enum.Enum, int)):  # the keys of JSON's objects are text
+        case type() as kind if issubclass(kind, (enum.Enum, int)):  # the keys of JSON objects are strings
             return kind(value)
     return value
 

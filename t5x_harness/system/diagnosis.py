@@ -1,4 +1,4 @@
-"""Describes the end of a process: its status in words, the end of its log, the position of its threads."""
+"""Describes the end of a process: its status in words, the end of its log, and the position of its threads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def describe_returncode(returncode: int) -> str:
 
 
 def low_limit(log: str, *, status: int = 0) -> str:
-    """Returns a hint at a limit of processes or address space that may have ended a process; empty for no such limit.
+    """Returns a hint at a limit on processes or address space that may have ended a process; empty if there is none.
 
     Args:
       log: the end of its log.
@@ -76,7 +76,7 @@ def _process_limits() -> Iterator[tuple[str, int]]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
         yield "this user (ulimit -u)", soft
-    with contextlib.suppress(OSError, ValueError):  # there is no such limit, or it is max
+    with contextlib.suppress(OSError, ValueError):  # no limit, or "max"
         yield "this container (pids.max of its cgroup)", int(Path("/sys/fs/cgroup/pids.max").read_text())
 
 
@@ -93,7 +93,7 @@ def read_tail(path: Path, *, start: int = 0, lines: int = TAIL_LINES) -> str:
 
     Args:
       path: the log file.
-      start: the byte offset to start at, behind the output of an earlier run.
+      start: the byte offset to start at, after the output of an earlier run.
       lines: the most lines to return; each is cut to 1000 characters.
     """
     try:
@@ -106,7 +106,7 @@ def read_tail(path: Path, *, start: int = 0, lines: int = TAIL_LINES) -> str:
         return f"(the log cannot be read: {error})"
     found = text.splitlines()
     if first > start and len(found) > 1:
-        found = found[1:]  # the first line is most likely cut
+        found = found[1:]  # the first line is probably cut
     return "\n".join(line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + " …" for line in found[-lines:])
 
 

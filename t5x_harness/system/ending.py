@@ -21,17 +21,18 @@ _TELL_SECONDS = 10.0
 
 
 class Ending:
-    """Handles SIGINT once the program is to end.
+    """Handles SIGINT in a program that must report before it ends.
 
     The first one raises ``KeyboardInterrupt`` as usual. A second one would be raised during the cleanup, and lose the
     report. Instead, it makes the process exit two seconds after the first one, after the results so far are reported.
-    All other processes notice the end, and end, too.
+    All other processes notice the end, and also end.
 
-    In any thread but the main one, and if SIGINT is ignored or has another handler, nothing changes.
+    In any thread but the main one, or if SIGINT is ignored or has another handler, nothing changes.
 
     Args:
       status: the exit status of a process that is ended this way.
-      tell: reports the results so far; called once, by :meth:`tell` or in a thread before the process exits.
+      tell: a function that reports the results so far; called once, by :meth:`tell` or in a thread before the process
+        exits.
     """
 
     def __init__(self, status: int, tell: Callable[[], None]) -> None:
@@ -45,7 +46,7 @@ class Ending:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Makes the first SIGINT begin the end while the block lasts."""
+        """Makes the first SIGINT within the block begin the end."""
         before = self._is_installed
         self._install()
         try:
@@ -61,7 +62,7 @@ class Ending:
         self._install()
 
     def tell(self) -> None:
-        """Reports the results so far, unless that was done before."""
+        """Reports the results so far, unless they have been reported."""
         with self._telling:
             tell, self._tell = self._tell, None
             if tell is not None:

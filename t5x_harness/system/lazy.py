@@ -1,4 +1,4 @@
-"""Public names of a package, each imported from its module when it is first used."""
+"""Public names of a package, each of which is imported from its module when first used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def public_name(package: str, file: str, name: str) -> Any:
     """Returns an attribute for a package's ``__getattr__``.
 
     The imports in the package's block ``if TYPE_CHECKING``, which type checkers read, are the only list of its names;
-    ``__all__`` comes from them.
+    ``__all__`` is derived from them.
 
     Args:
       package: the package's ``__name__``.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-_SHORTEST = 3  # shorter words are different names: LR_A and LR_B
+_SHORTEST = 3  # shorter words are different names, such as LR_A and LR_B
 
 
 def closest(word: str, choices: Iterable[str]) -> str | None:
@@ -23,7 +23,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 
 
 def meant(word: str, choices: Iterable[str]) -> str | None:
-    """Returns the only choice that ``word`` can be a slip for, or None if there is none or a second one.
+    """Returns the only choice that ``word`` can be a slip for, or None if there is not exactly one.
 
     A slip is a difference only in case and underscores, or one letter that is extra, missing, wrong or swapped with the
     next in one word of the name. Digits are never slips.
@@ -57,7 +57,7 @@ def _is_slip(word: str, choice: str) -> bool:
 
 
 def _one_letter_apart(one: str, other: str) -> bool:
-    """Tells whether one insertion, deletion, replacement or swap of neighbors turns one word into the other."""
+    """Returns whether one insertion, deletion, replacement or swap of neighbors turns one word into the other."""
     if len(one) > len(other):
         one, other = other, one
     start = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), len(one))

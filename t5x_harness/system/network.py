@@ -1,9 +1,9 @@
 """Keeps a run, or a block in this process, from reaching anything beyond this machine.
 
-There are two nets. With :func:`forbidden`, Python's sockets refuse with an error that says how to allow the connection.
-In runs, which are separate processes, the kernel also refuses native code and every program that they start; see
-:mod:`t5x_harness.system.network_filter`. Both are against accidents, such as a smoke run that reads a bucket; a program
-that wants to get out can.
+There are two guards. With :func:`forbidden`, Python's sockets raise an error that explains how to allow the connection.
+In runs, which are separate processes, the kernel also refuses connections of native code and of the programs that they
+start; see :mod:`t5x_harness.system.network_filter`. Both prevent accidents, such as a smoke run that reads a bucket; a
+program that wants to get out can.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from t5x_harness.system import network_filter
 from t5x_harness.system.network_filter import HOW_TO_ALLOW, is_here_name, is_here_url
 from t5x_harness.variables import NETWORK_VARIABLE
 
-# The proxy variables of a machine.
+# A machine's proxy variables.
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "grpc_proxy")
 _GUARDED = ("connect", "connect_ex", "sendto", "sendmsg")
 _LOOKUPS = ("getaddrinfo", "gethostbyname", "gethostbyname_ex")
@@ -36,7 +36,7 @@ class NetworkForbidden(PermissionError):
 def run_environment(*, allowed: bool, environment: Mapping[str, str] | None = None) -> dict[str, str | None]:
     """Returns variables for a run; None removes one.
 
-    If the network is forbidden, proxies are removed unless they run on this machine: a proxy on loopback is the
+    If the network is forbidden, proxies are removed unless they run on this machine, because a proxy on loopback is the
     session's own.
 
     Args:
@@ -52,14 +52,14 @@ def run_environment(*, allowed: bool, environment: Mapping[str, str] | None = No
 
 
 def network_is_forbidden(environment: Mapping[str, str | None]) -> bool:
-    """Tells whether variables forbid the network."""
+    """Returns whether variables forbid the network."""
     return environment.get(NETWORK_VARIABLE) == "forbid"
 
 
 def confine() -> None:
-    """Permanently refuses connections beyond this machine to this process and all that it starts.
+    """Permanently keeps this process, and every process that it starts, from connecting beyond this machine.
 
-    The process must have just been forked: the kernel's part covers the calling thread and those that it starts.
+    The process must have just been forked, because the kernel's part covers only the calling thread and its children.
     """
     network_filter.install()
     _guard()
@@ -101,7 +101,7 @@ def _guard() -> Callable[[], None]:
     return undo
 
 
-# The index of the address among the arguments; the last one if there may be flags in front of it.
+# The index of the address among the arguments; the last one if flags may precede it.
 _ADDRESS_INDEX = {"connect": 0, "connect_ex": 0, "sendto": -1, "sendmsg": 3}
 
 
@@ -124,7 +124,7 @@ def _guarded_lookup(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check(address: Any) -> None:
-    """Refuses an address beyond this machine; the socket itself refuses anything that is not an address."""
+    """Raises for an address beyond this machine; the socket itself rejects anything that is not an address."""
     if not isinstance(address, tuple) or not address:
         return
     host, port = address[0], address[1] if len(address) > 1 else None

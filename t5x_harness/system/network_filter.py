@@ -1,13 +1,13 @@
-"""The kernel's part of forbidding the network, and this machine's addresses, names, URLs and free ports.
+"""The kernel's part in forbidding the network, and checks for this machine's addresses, names, URLs and free ports.
 
 A filter (seccomp with user notification) makes the kernel stop some system calls of this process, its threads and all
-that they start: each ``connect``, each ``sendto`` with an address, each ``sendmsg`` and ``sendmmsg`` that opens a
-connection (TCP fast open), and each ``socket`` of an unusual family. It asks a small process beside it, which checks
-the address. A call to this machine continues; any other gets EACCES, and a line on stderr that names host, port and
-program. io_uring, which could do all of this unseen, is not available there (ENOSYS), as in Docker's containers.
+processes that they start: each ``connect``, each ``sendto`` with an address, each ``sendmsg`` or ``sendmmsg`` that
+opens a connection (TCP fast open), and each ``socket`` of an unusual family. It asks a small process beside it, which
+checks the address. A call to this machine continues; any other gets EACCES and a line on stderr that names host, port
+and program. io_uring, which could do all of this unseen, is not available there (ENOSYS), as in Docker's containers.
 
-This needs no privilege, and its only other effect is that set-user-ID programs gain no privileges. If the kernel is too
-old, or does not let a process read the memory of another of the same user, the kernel refuses nothing. Datagrams that
+This requires no privileges, and its only other effect is that set-user-ID programs gain none. If the kernel is too
+old, or does not let a process read the memory of the same user's other processes, it refuses nothing. Datagrams that
 ``sendmsg`` sends on unconnected sockets are not checked.
 """
 
@@ -36,7 +36,7 @@ _DISCARD = 9  # a port
 
 
 def is_here(address: str) -> bool:
-    """Tells whether an IP address belongs to this machine: loopback, unspecified, or of one of its interfaces."""
+    """Returns whether an IP address belongs to this machine: loopback, unspecified, or an interface's address."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -50,8 +50,8 @@ def is_here(address: str) -> bool:
     family = socket.AF_INET if ip.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.bind((str(ip), 0))  # the kernel binds no address of another machine
-            # It does bind broadcast addresses, but connects to them only if a socket asks for broadcasts. Nothing is
+            probe.bind((str(ip), 0))  # the kernel does not bind another machine's address
+            # It does bind broadcast addresses, but connects to them only if the socket allows broadcasts. Nothing is
             # sent. The method is that of the interpreter's own class, which no guard has replaced.
             super(socket.socket, probe).connect((str(ip), _DISCARD))
         except OSError:
@@ -60,14 +60,14 @@ def is_here(address: str) -> bool:
 
 
 def is_here_name(name: str) -> bool:
-    """Tells whether a host name or an IP address belongs to this machine."""
+    """Returns whether a host name or an IP address belongs to this machine."""
     plain = name.lower().rstrip(".")
     own = {"localhost", socket.gethostname().lower(), "ip6-localhost", "ip6-loopback"}
     return plain in own or plain.endswith(".localhost") or is_here(plain)
 
 
 def is_here_url(url: str) -> bool:
-    """Tells whether a URL, or a host with a port, leads to this machine."""
+    """Returns whether a URL, or a host with a port, leads to this machine."""
     from urllib.parse import urlsplit
 
     host = urlsplit(url if "//" in url else f"//{url}").hostname
@@ -75,9 +75,9 @@ def is_here_url(url: str) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns so many different ports of this machine on which no program listens.
+    """Returns that many different ports of this machine on which no program listens.
 
-    They are not reserved: the program that they are for binds them a moment later.
+    They are not reserved: the program that needs them binds them a moment later.
     """
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
@@ -118,9 +118,9 @@ _MACHINE, _NUMBER = 4, 0
 _FIRST, _THIRD, _FOURTH, _FIFTH = 16, 32, 40, 48
 _HIGH = 4
 _FAST_OPEN = 0x2000_0000  # MSG_FASTOPEN
-# Families that stay on this machine, or whose addresses are checked.
+# Families that do not leave this machine, or whose addresses are checked.
 _FAMILIES = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK, 38)  # AF_ALG, the kernel's ciphers
-_MESSAGE_HEADER = struct.Struct("@PI")  # of struct msghdr: where the address is, and its size
+_MESSAGE_HEADER = struct.Struct("@PI")  # the start of struct msghdr: the pointer to the address, and its size
 _LARGEST_ADDRESS = 28  # of the checked families
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -138,7 +138,7 @@ def install() -> bool:
     if calls is None:
         return False
     with side_process("t5x-network-end", functools.partial(_answer_and_watch, calls=calls)) as hand_over:
-        # If Yama keeps processes from reading each other, this one may be read.
+        # If Yama keeps processes from reading each other, this allows reading this one.
         _libc.prctl(_SET_TRACER, _ANY_TRACER, 0, 0, 0)
         listener = _install(calls)
         if listener is None:
@@ -157,7 +157,7 @@ def _install(calls: _CallNumbers) -> int | None:
 
 
 def _program(calls: _CallNumbers) -> list[tuple[int, int, int, int]]:
-    """Returns the filter, in pieces that each end in a decision or are jumped over."""
+    """Returns the filter, in pieces that each end with a decision or are skipped."""
     allow, notify = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NOTIFY)
     pieces = [
         [(_LOAD, 0, 0, _MACHINE), (_JUMP_IF_EQUAL, 1, 0, calls.machine), allow],  # a program of another word size
@@ -167,7 +167,7 @@ def _program(calls: _CallNumbers) -> list[tuple[int, int, int, int]]:
         _of(calls.sendmsg, (_LOAD, 0, 0, _THIRD), (_JUMP_IF_SET, 1, 0, _FAST_OPEN), allow, notify),
         _of(calls.sendmmsg, (_LOAD, 0, 0, _FOURTH), (_JUMP_IF_SET, 1, 0, _FAST_OPEN), allow, notify),
         _of(
-            calls.sendto,  # without an address it is as send(2)
+            calls.sendto,  # without an address it is like send(2)
             (_LOAD, 0, 0, _FIFTH),
             (_JUMP_IF_EQUAL, 0, 3, 0),
             (_LOAD, 0, 0, _FIFTH + _HIGH),
@@ -188,7 +188,7 @@ def _program(calls: _CallNumbers) -> list[tuple[int, int, int, int]]:
 
 
 def _of(call: int, *statements: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
-    """Returns the piece for a system call, whose number is loaded; it jumps behind itself for other calls."""
+    """Returns the piece for a system call, whose number is loaded; for other calls, it jumps past its own end."""
     return [(_JUMP_IF_EQUAL, 0, len(statements), call), *statements]
 
 
@@ -200,14 +200,14 @@ class _StoppedCall(NamedTuple):
     arguments: tuple[int, ...]
 
     def refused(self, calls: _CallNumbers) -> str:
-        """Returns the target beyond this machine; empty if there is none, or it cannot be read."""
+        """Returns the target beyond this machine; empty if there is none, or if it cannot be read."""
         if self.number == calls.socket:
             return f"a socket of the family {_family_name(self.arguments[0])}"
         address = self._address(calls)
         return "" if address is None or is_here(address[0]) else f"{address[0]}, port {address[1]}"
 
     def _address(self, calls: _CallNumbers) -> tuple[str, int] | None:
-        """Returns the IP address and port that it names."""
+        """Returns the IP address and port that the call names."""
         try:
             with open(f"/proc/{self.pid}/mem", "rb", buffering=0) as memory:
                 if self.number in (calls.sendmsg, calls.sendmmsg):
@@ -229,7 +229,7 @@ class _StoppedCall(NamedTuple):
 
 
 def _answer_and_watch(listener: int, calls: _CallNumbers) -> None:
-    """Answers in a child, and reports if that is killed, because connections then fail without a visible reason."""
+    """Answers in a child, and reports if the child is killed, because connections then fail for no visible reason."""
     child = os.fork()
     if child == 0:
         Path("/proc/self/comm").write_text("t5x-network")
@@ -238,7 +238,7 @@ def _answer_and_watch(listener: int, calls: _CallNumbers) -> None:
     os.close(listener)
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
-        from t5x_harness.system.diagnosis import describe_status  # imported late, so that no command waits for it
+        from t5x_harness.system.diagnosis import describe_status  # imported here, so that no command waits for it
 
         _write(
             f"t5x-harness: the process t5x-network {describe_status(status)}, which decides what may be reached: every "
@@ -258,7 +258,7 @@ def _answer_all(listener: int, calls: _CallNumbers) -> None:
         try:
             fcntl.ioctl(listener, _RECEIVE, message, True)
         except OSError as error:
-            if error.errno in (errno.ENOENT, errno.EINTR):  # the process was killed meanwhile
+            if error.errno in (errno.ENOENT, errno.EINTR):  # the process has been killed
                 continue
             return
         cookie, pid, _, number, _, _, *arguments = _NOTIFICATION.unpack(message)
@@ -267,7 +267,7 @@ def _answer_all(listener: int, calls: _CallNumbers) -> None:
         if refused:
             _tell(attempt, refused)
         answer = _ANSWER.pack(cookie, 0, -errno.EACCES if refused else 0, 0 if refused else _CONTINUE)
-        with contextlib.suppress(OSError):  # the process was killed meanwhile
+        with contextlib.suppress(OSError):  # the process has been killed
             fcntl.ioctl(listener, _SEND, answer)
 
 

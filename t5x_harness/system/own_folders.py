@@ -1,6 +1,6 @@
-"""Folders that belong to one process, or that only this user and root may change.
+"""Folders that belong to one process, or that only this user and root can change.
 
-A process locks its temporary folder, so that the folder of a dead process is recognized. Code is run from a folder or
+A process locks its temporary folder, so that the folder of a dead process is recognized. Code runs from a folder or
 file only if no other user may change it.
 """
 
@@ -24,7 +24,7 @@ class OwnFolder:
     """A folder for one process.
 
     Attributes:
-      is_kept: whether the folder stays when the process is done with it; the caller may set it.
+      is_kept: whether the folder remains when the process is done with it; the caller may set it.
     """
 
     path: Path
@@ -39,7 +39,7 @@ def own_folder(prefix: str, *, last: int = 0) -> Iterator[OwnFolder]:
 
     Args:
       prefix: the beginning of the folder's name.
-      last: how many folders of dead processes may stay, including this one.
+      last: how many folders of dead processes may remain, including this one.
 
     Raises:
       OSError: the folder cannot be created.
@@ -90,7 +90,7 @@ _ALL_IDS = "4294967295"
 def foreign_folder(folder: Path) -> str:
     """Returns why other users could put files into a folder, or replace it; empty if none could.
 
-    As OpenSSH does for its keys, this checks every folder above, too. A folder above may be open to all if its sticky
+    As OpenSSH does for its keys, this also checks every folder above. A folder above may be open to all if its sticky
     bit keeps users from renaming the files of others, as in ``/tmp``.
 
     Args:
@@ -107,12 +107,12 @@ def foreign_folder(folder: Path) -> str:
 
 
 def foreign_file(state: os.stat_result) -> bool:
-    """Tells whether another user owns a file or may write to it."""
+    """Returns whether another user owns a file or may write to it."""
     return state.st_uid not in _trusted_users(above=False) or bool(_open_to(state, sticky_will_do=False))
 
 
 def _open_to(state: os.stat_result, *, sticky_will_do: bool) -> str:
-    """Returns who else may write; empty if no one else may."""
+    """Returns who else may write to a file or folder; empty if no one else may."""
     if sticky_will_do and state.st_mode & stat.S_ISVTX:
         return ""
     if state.st_mode & stat.S_IWOTH:
@@ -125,7 +125,7 @@ def _open_to(state: os.stat_result, *, sticky_will_do: bool) -> str:
 def _trusted_users(*, above: bool) -> set[int]:
     """Returns the users whose folders and files are trusted.
 
-    In a user namespace, root's folders belong to the overflow user, which is trusted for the folders above.
+    In a user namespace, root's folders belong to the overflow user, who is trusted for the folders above.
     """
     users = {os.geteuid(), _ROOT}
     with contextlib.suppress(OSError, ValueError):
@@ -135,7 +135,7 @@ def _trusted_users(*, above: bool) -> set[int]:
 
 
 def _is_private(group: int) -> bool:
-    """Tells whether a group is root's, or has only this user, as in distributions with a umask of 002."""
+    """Returns whether a group is root's, or has only this user, as in distributions with a umask of 002."""
     if group == _ROOT:
         return True
     import grp

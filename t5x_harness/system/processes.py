@@ -1,6 +1,6 @@
-"""What Python's library lacks for Linux processes: ``prctl``, descendants, a process that serves a descriptor.
+"""Functions for Linux processes that Python's library lacks: ``prctl``, descendants, and serving a descriptor.
 
-Only the standard library is used, because commands wait for some of it before they begin.
+Only the standard library is used, because commands import this before they begin.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ def adopt_orphans() -> None:
 def die_with_parent(parent: int) -> None:
     """Makes the kernel kill this process when its parent's forking thread ends.
 
-    Only for parents with a single thread, because the kernel watches the thread, not the process.
+    This is only for parents with a single thread, because the kernel watches the thread, not the process.
 
     Args:
-      parent: the pid of the parent; if it is gone already, this process ends at once.
+      parent: the pid of the parent; if it is already gone, this process ends at once.
     """
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -59,7 +59,7 @@ def interrupt_with_parent() -> None:
 
 
 def reset_signals() -> None:
-    """Gives every signal the disposition of a new Python process, and unblocks all."""
+    """Resets every signal to the disposition of a new Python process, and unblocks all signals."""
     signal.set_wakeup_fd(-1)
     ignored_by_python = {signal.SIGPIPE, signal.SIGXFSZ}
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -71,9 +71,9 @@ def reset_signals() -> None:
 
 
 def handle_interrupts() -> None:
-    """Makes SIGINT raise KeyboardInterrupt if only a script's shell ignored it, which started this with ``&``.
+    """Makes SIGINT raise KeyboardInterrupt if it is ignored only because a shell started this process with ``&``.
 
-    It stays ignored under nohup, which ignores SIGHUP, too, and in any thread but the main one.
+    It remains ignored under nohup, which also ignores SIGHUP, and in any thread but the main one.
     """
     ignored = [signal.getsignal(number) is signal.SIG_IGN for number in (signal.SIGINT, signal.SIGHUP)]
     if ignored == [True, False] and threading.current_thread() is threading.main_thread():
@@ -97,8 +97,8 @@ def descendants(root: int) -> list[int]:
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
             continue
-        with contextlib.suppress(OSError):  # it ended meanwhile
-            # The name, in parentheses, may hold anything; the state and the parent's pid follow it.
+        with contextlib.suppress(OSError):  # it has ended in the meantime
+            # The name, in parentheses, may contain anything; the state and the parent's pid follow it.
             fields = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()
             children.setdefault(int(fields[1]), []).append(int(entry))
     found: list[int] = []
@@ -118,11 +118,11 @@ def side_process(name: str, serve: Callable[[int], None]) -> Iterator[Callable[[
     in the block, keeps none of its descriptors but stderr, and ends at once if it gets no descriptor.
 
     Args:
-      name: its name, at most 15 bytes.
-      serve: called there with the descriptor; the process ends when it returns.
+      name: the name of the new process, at most 15 bytes.
+      serve: a function that is called there with the descriptor; the process ends when it returns.
 
     Yields:
-      The function that hands over the descriptor, which is being served when it returns.
+      A function that hands over the descriptor, and returns once it is being served.
     """
     mine, theirs = socket.socketpair()
     child = os.fork()

@@ -1,7 +1,7 @@
-"""Texts for people, and from them.
+"""Texts written for people, and by them.
 
-Messages are shortened: a long list keeps its beginning and a count, and no message exceeds a page. Values that
-terminals, logs and reports must not show are masked, by the names of variables and the form of values.
+Messages are shortened: a long list keeps its beginning and a count, and no message exceeds one page. Values that
+terminals, logs and reports must not show are masked, based on the names of variables and the form of values.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 LONGEST = 3000
-"""The most characters of a message, about 30 lines of a terminal."""
+"""The most characters in a message, about 30 lines of a terminal."""
 
 _LONG = 800
 _LONG_LIST = 400
@@ -47,7 +47,7 @@ _NAMES = re.compile(
     r"|(^|[_-])(token|secret|passw(or)?d|auth|credentials?|key)([_-]|$)",
     re.IGNORECASE,
 )
-# Of Hugging Face, GitHub, OpenAI, Google, Slack and Weights & Biases; keys in PEM; URLs with a password.
+# Tokens of Hugging Face, GitHub, OpenAI, Google, Slack and Weights & Biases; PEM keys; URLs with a password.
 _VALUES = re.compile(
     r"hf_\w{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|sk-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|xox[abprs]-[\w-]{10,}"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|(?<![a-z+])[a-z+]+://[^/\s:@]*:[^/\s@]+@"
@@ -63,10 +63,10 @@ _ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
 def is_on(text: str) -> bool:
-    """Tells whether a text means on; an empty text means off.
+    """Returns whether a text means on; an empty text means off.
 
     Raises:
-      ValueError: it means neither.
+      ValueError: the text means neither.
     """
     if text.lower() in _ON:
         return True
