@@ -2,8 +2,8 @@
 
 ``environment`` has the variables that redirect clients to the server. ``server.process`` accepts connections:
 ``server.tunnel`` ends TLS for connections through the proxy, ``server.http1`` reads requests, and ``server.router``
-picks what answers a request by its host and path. Cloud Storage is ``storage_http.app`` on top of ``storage.store``.
-Vertex AI is ``server.vertex_endpoint`` (JSON) and ``server.grpc_endpoint``; both end in ``vertex.wire.api``, which
-parses a request and calls its function in the table ``vertex.methods``. ``gcs_mount`` is the same storage as the
-folder ``/gcs``.
+picks the application that answers a request by its host and path. Cloud Storage is ``storage_http.app`` on top of
+``storage.store``. Vertex AI is ``server.vertex_endpoint`` (JSON) and ``server.grpc_endpoint``; both end in
+``vertex.wire.api``, which parses a request and calls its function in the table ``vertex.methods``. ``gcs_mount`` is the
+same storage as the folder ``/gcs``.
 """

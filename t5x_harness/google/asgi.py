@@ -1,4 +1,4 @@
-"""ASGI: its types, whole answers, and errors in Google's form."""
+"""ASGI: types, complete answers, and errors in Google's form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StorageApp(Protocol):
 
 
 NOT_EMULATED = 403
-"""The status for what is not emulated. Clients would repeat a 501 for half a minute, and then suspect the network."""
+"""The status for anything that is not emulated. Clients would retry a 501 for half a minute, then blame the network."""
 
 _REASONS = {400: "badRequest", 401: "authError", 403: "forbidden", 404: "notFound"}
 _STATUSES = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
@@ -55,7 +55,7 @@ async def body_of(receive: Receive, limit: int = 1 << 20) -> bytes:
 async def answer(
     send: Send, status: int, body: bytes, headers: Mapping[str, str], *, reason: str | None = None
 ) -> None:
-    """Sends a whole answer; ``reason`` replaces the usual phrase of the status."""
+    """Sends a complete answer; ``reason`` replaces the usual phrase of the status."""
     named = {"content-length": str(len(body)), **headers}
     start: Message = {"type": "http.response.start", "status": status, "headers": raw_headers(named)}
     await send(start if reason is None else {**start, "reason": reason.encode("ascii", "replace")})
@@ -78,7 +78,7 @@ async def answer_error(send: Send, status: int, message: str) -> None:
 
 
 def not_emulated(message: str) -> dict[str, Any]:
-    """Returns the error for what is not emulated, which is Google's for an API that is not enabled."""
+    """Returns the error for anything that is not emulated: Google's error for an API that is not enabled."""
     body = _error(NOT_EMULATED, message)
     info = {
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",

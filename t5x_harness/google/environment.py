@@ -19,7 +19,7 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
     """Returns the variables to set for a process before it imports any library of Google's.
 
     Args:
-      base: the environment that they are added to, whose exceptions from proxies are kept; by default, the
+      base: the environment to which they are added, whose proxy exceptions are kept; by default, the
         environment of this process.
     """
     base = os.environ if base is None else base
@@ -29,20 +29,21 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
     return MappingProxyType(
         {
             **_proxies(endpoints, base),
-            # Clients trust only the session's CA: one that bypasses the proxy refuses the certificate that it gets.
+            # Clients trust only the session's CA: a client that bypasses the proxy refuses the certificate that it
+            # gets.
             **dict.fromkeys(bundles.split(), str(folder.authority)),
             "SSL_CERT_DIR": str(folder.no_certificates),
-            # Storage, for clients whose URL can be set. TensorFlow's is compiled in, and goes through the proxy.
+            # Storage, for clients whose URL can be set. TensorFlow has its URL compiled in, and goes through the proxy.
             "STORAGE_EMULATOR_HOST": endpoints.url,
             "TENSORSTORE_GCS_HTTP_URL": endpoints.url,
-            # Otherwise gcsfs asks for each bucket over gRPC, and retries for 40 to 60 s.
+            # Otherwise gcsfs asks about each bucket over gRPC, and retries for 40 to 60 s.
             "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
             # Otherwise TensorFlow does not see that another process has replaced an object.
             "GCS_STAT_CACHE_MAX_AGE": "0",
             # By default it reads 64 MB at a time for its cache, which makes small reads ten times slower.
             "GCS_READ_CACHE_BLOCK_SIZE_MB": "1",
             "GCS_READ_CACHE_MAX_SIZE_MB": "16",
-            # What runs and programs under exec see at /gcs.
+            # The folder that runs, and programs under exec, see at /gcs.
             ROOT_VARIABLE: str(endpoints.root),
             # Accounts.
             "GOOGLE_APPLICATION_CREDENTIALS": str(folder.credentials),
@@ -50,7 +51,7 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
             "GOOGLE_API_USE_CLIENT_CERTIFICATE": "false",
             "GOOGLE_CLOUD_PROJECT": PROJECT,
             "NO_GCE_CHECK": "true",
-            # A machine in Google's cloud has a real metadata server, which clients would ask without a proxy.
+            # A machine in Google's cloud has a real metadata server, to which clients would connect without a proxy.
             "GCE_METADATA_HOST": metadata,
             "GCE_METADATA_IP": metadata,
             "GCE_METADATA_ROOT": metadata,
@@ -68,7 +69,7 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
 
 
 def with_programs(endpoints: Endpoints, environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns an environment with the session's own programs first: those that gcloud calls, and ``gcloud init``."""
+    """Returns an environment with the session's own programs first on PATH: those that gcloud calls, and ``gcloud``."""
     programs = str(SessionFolder(endpoints.folder).programs)
     path = environment.get("PATH", os.defpath)
     return {**environment, "PATH": os.pathsep.join([programs, path])}
@@ -89,7 +90,7 @@ def _proxies(endpoints: Endpoints, base: Mapping[str, str]) -> dict[str, str]:
 
 
 def _exceptions(base: Mapping[str, str], name: str) -> str:
-    """Returns this machine's names and the user's list, without entries that would let Google's hosts through."""
+    """Returns this machine's names and the user's list, without entries that would exempt Google's hosts."""
     theirs = [entry.strip() for key in (name, name.upper()) for entry in base.get(key, "").split(",")]
     kept = [entry for entry in theirs if entry and not would_bypass(entry)]
     return ",".join(dict.fromkeys([*_LOCAL, socket.gethostname(), *kept]))

@@ -1,6 +1,6 @@
-"""Armed faults and the record of requests, for Cloud Storage and Vertex AI alike, and the faults of Cloud Storage.
+"""Armed faults and the record of requests, for both Cloud Storage and Vertex AI, and the faults of Cloud Storage.
 
-They are values that travel as JSON.
+Faults and requests are values that are sent as JSON.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _MOST_RECORDED = 100_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CountedFault:
-    """How many requests, or attempts of jobs, a fault applies to.
+    """The number of requests, or attempts of jobs, to which a fault applies.
 
     Attributes:
-      times: how many of them hit the fault; None for all.
-      after: how many matching ones pass before the first that hits it.
+      times: the number of those that hit the fault; None for all.
+      after: the number of matching ones that pass before the first one that hits it.
       optional: whether a test may end although fewer than ``times`` have hit it.
     """
 
@@ -45,10 +45,10 @@ FaultKind = TypeVar("FaultKind", bound=CountedFault)
 
 @dataclasses.dataclass(frozen=True)
 class UnmetFault(Generic[FaultKind]):
-    """A fault that too few requests or jobs have hit. Its text also counts the requests that there were.
+    """A fault that too few requests or jobs have hit. Its text also counts all requests, by operation or method.
 
     Attributes:
-      met: how many have hit it.
+      met: the number of requests or jobs that have hit it.
       requests: the operation or method of each request.
     """
 
@@ -65,7 +65,7 @@ class UnmetFault(Generic[FaultKind]):
 
 @dataclasses.dataclass
 class _ArmedFault(Generic[FaultKind]):
-    """A fault, how many requests it matched, and how many hit it."""
+    """A fault, the number of requests that it matched, and the number that hit it."""
 
     fault: FaultKind
     seen: int = 0
@@ -95,23 +95,23 @@ class ArmedFaults(Generic[FaultKind]):
             self._armed.append(_ArmedFault(fault))
 
     def take(self, matches: Callable[[FaultKind], bool]) -> FaultKind | None:
-        """Returns and counts the fault that a request hits now, or None.
+        """Returns the fault that a request now hits, or None, and counts the hit.
 
         Args:
-          matches: whether a fault is for this request.
+          matches: returns whether a fault applies to this request.
         """
         with self._lock:
             return next((armed.fault for armed in self._armed if matches(armed.fault) and armed.hits()), None)
 
     def give_back(self, fault: FaultKind) -> None:
-        """Uncounts a hit: the request ended first, or there was nothing for the fault to do."""
+        """Takes back a hit: the request ended first, or the fault had no effect."""
         with self._lock:
             for armed in self._armed:
                 if armed.fault is fault:
                     armed.met -= 1
 
     def record(self, request: Any) -> None:
-        """Records a request that was answered, a dataclass."""
+        """Records an answered request, which is a dataclass."""
         with self._lock:
             self._record.append(request)
 
@@ -121,7 +121,7 @@ class ArmedFaults(Generic[FaultKind]):
             self._record.clear()
 
     def report(self) -> dict[str, Any]:
-        """Returns the faults, with how many hit each, and the requests, as JSON values."""
+        """Returns the faults, each with its number of hits, and the requests, as JSON values."""
         with self._lock:
             faults = [{"fault": dataclasses.asdict(armed.fault), "met": armed.met} for armed in self._armed]
             return {"faults": faults, "requests": [dataclasses.asdict(each) for each in self._record]}
@@ -133,7 +133,7 @@ OPERATIONS = (
     "list get download upload delete compose copy rewrite move patch batch "
     "bucket.list bucket.get bucket.create bucket.patch bucket.delete"
 ).split()
-"""The operations that a request can be."""
+"""The operations that a request can perform."""
 
 _VALUES: Mapping[GcsFaultKind, str] = {
     "fail": "{:g}",
@@ -146,10 +146,10 @@ _VALUES: Mapping[GcsFaultKind, str] = {
 
 @dataclasses.dataclass(frozen=True)
 class Fault(CountedFault):
-    """A fault and the requests that it is for.
+    """A fault and the requests to which it applies.
 
     Attributes:
-      kind: what happens.
+      kind: the kind of the fault.
       value: the status of ``fail``, the seconds of ``stall``, the bytes of ``reset`` and ``truncate``, or the bytes per
         second of ``slow``.
       on: an operation of :data:`OPERATIONS`; empty for all.
@@ -188,15 +188,15 @@ class Fault(CountedFault):
 
 @dataclasses.dataclass(frozen=True)
 class RecordedRequest:
-    """One request that was answered or cut off.
+    """A request that was answered or cut off.
 
     Attributes:
       operation: one of :data:`OPERATIONS`, or ``other``.
       bucket: the request's bucket; empty if it names none.
-      object: the request's object; of a source and a destination, the destination. Empty if it names none.
+      object: the request's object, or the destination if it also has a source; empty if it names none.
       status: the status of the answer; 0 if there was none.
-      received: how many bytes of the request's body were read.
-      sent: how many bytes of the answer's body were sent.
+      received: the number of bytes of the request's body that were read.
+      sent: the number of bytes of the answer's body that were sent.
       conditions: the request's preconditions by name, such as ``ifGenerationMatch``.
       fault: the kind of the fault that the request hit; empty for none.
     """

@@ -16,15 +16,15 @@ from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.session import EmulatedCloud, ask_server, pages_of
 
 APP = f"{__package__}.storage_http.faulting:make_app"
-"""The application that a session needs for a handle."""
+"""The application that a session has to run for this handle."""
 
 
 class FakeGcs:
     """Buckets, faults and requests of a session that runs :data:`APP`.
 
     All of ``fail``, ``stall``, ``reset``, ``lose``, ``truncate`` and ``slow`` take ``on`` (an operation), ``match`` (a
-    glob for the object's name), ``times`` (None for always), ``after`` (how many requests pass first) and ``optional``
-    (fewer requests may hit it). They raise ValueError for what :class:`Fault` refuses.
+    glob for the object's name), ``times`` (None for always), ``after`` (number of requests that pass first) and
+    ``optional`` (fewer requests may hit it). They raise ValueError for values that :class:`Fault` refuses.
     """
 
     def __init__(self, session: EmulatedCloud) -> None:
@@ -49,7 +49,7 @@ class FakeGcs:
         self._arm("stall", seconds, which)
 
     def reset(self, *, bytes: int = 0, **which: Any) -> None:
-        """Resets connections (TCP RST) after a number of bytes of a longer request's body; at once with 0."""
+        """Resets connections (TCP RST) after a number of bytes of a longer request's body; immediately for 0."""
         self._arm("reset", bytes, which)
 
     def lose(self, **which: Any) -> None:

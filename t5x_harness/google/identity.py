@@ -1,4 +1,4 @@
-"""Which clients may ask for more than objects: those that hold the session's token or sign with the session's key."""
+"""The clients that may access more than objects: those that have the session's token or sign with the session's key."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import zlib
 from t5x_harness.google.product import PACKAGE, PRODUCT
 
 PROJECT = PRODUCT
-"""The project of clients that have none."""
+"""The project of clients that do not have a project."""
 
 PROJECT_NUMBER = "100000000000"
 """The number of that project."""
 
 ACCOUNT = f"{PRODUCT}@{PROJECT}.iam.gserviceaccount.com"
-"""The service account that every client of a session stands for."""
+"""The service account of every client of a session."""
 
 
 def project_number(project: str) -> str:
@@ -28,7 +28,7 @@ def project_number(project: str) -> str:
 
 
 TOKEN = "fake"
-"""The access token of clients that prove nothing. It is good for Cloud Storage, which checks no token."""
+"""The access token of clients that prove nothing. It works for Cloud Storage, which checks no token."""
 
 PRIVATE = f"/_{PACKAGE}"
 """The prefix of the harness's own paths. No bucket's name starts with an underscore, so none is hidden by it."""
@@ -54,15 +54,15 @@ def bearer(header: str) -> str:
 
 
 class Authority:
-    """Knows a session's token and the key of its service account.
+    """Holds a session's token and the key of its service account.
 
     Args:
       token: the session's token; a random one by default.
       key: the private key of the session's service account, as PEM; None if there is none.
 
     Attributes:
-      token: a secret. Clients get it through the session's folder, or by signing for it.
-      key: as above; it may be set later.
+      token: the token, a secret. Clients get it from the session's folder, or by signing a request for it.
+      key: the private key; it may be set later.
     """
 
     def __init__(self, token: str = "", key: bytes | None = None) -> None:

@@ -1,4 +1,4 @@
-"""JSON in requests to Google's APIs. Whatever is accepted can be written back in an answer."""
+"""JSON in requests to Google's APIs. Any accepted value can be written back in an answer."""
 
 from __future__ import annotations
 

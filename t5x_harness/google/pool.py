@@ -20,8 +20,8 @@ from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE, SOURCE_VARIABLE
 class GooglePool:
     """Servers for runs. The first one starts with the first run, or earlier with :meth:`warm`.
 
-    No run sees what another wrote. Consecutive runs use the same server, whose store is reset in between: to an empty
-    one, or to a copy of the user's folder. Concurrent runs use servers of their own.
+    No run sees another run's data. Consecutive runs use the same server, whose store is reset in between: to an empty
+    one, or to a copy of the user's folder. Concurrent runs use separate servers.
 
     Args:
       source: the user's folder, with a folder for each bucket; it is copied and never written to. None for no buckets.
@@ -41,13 +41,13 @@ class GooglePool:
         return not missing_packages()
 
     def warm(self) -> None:
-        """Starts a server in the background, if there is none."""
+        """Starts a server in the background if none is running."""
         with self._lock:
             if not self._servers:
                 self._servers.append(_PooledServer(self._source))
 
     def enter(self) -> Mapping[str, str]:
-        """Prepares a store for a run, which ends with :meth:`leave`.
+        """Prepares a store for a run. The run has to end with :meth:`leave`.
 
         Returns:
           The variables for the run's process.
@@ -67,7 +67,7 @@ class GooglePool:
             root = str(server.made_ready().endpoints.root)
         except BaseException as error:
             self._drop(server)
-            # What an earlier run left, or did to the server, must not fail this run.
+            # Anything that an earlier run left, or did to the server, must not fail this run.
             if not is_new and isinstance(error, (ServerError, OSError, ValueError)):
                 return self.enter()
             raise
@@ -81,7 +81,7 @@ class GooglePool:
         return self._taken[environment[ROOT_VARIABLE]].session
 
     def said(self, environment: Mapping[str, str]) -> str:
-        """Returns what the server wrote to standard error during a run, such as which bucket is missing."""
+        """Returns the server's output on standard error during a run, such as the name of a missing bucket."""
         server = self._taken.get(environment[ROOT_VARIABLE])
         return "" if server is None else server.session.said(server.said_before)[0]  # the run may have been ended
 
@@ -95,7 +95,7 @@ class GooglePool:
         server.is_taken = False
 
     def _drop(self, server: _PooledServer) -> None:
-        """Ends a server that is not to be used again, and removes its files."""
+        """Ends a server that will not be used again, and removes its files."""
         with self._lock:
             self._servers.remove(server)
         server.close()
@@ -111,11 +111,11 @@ class GooglePool:
 
 
 class _PooledServer:
-    """A server that starts at once and serves one run at a time."""
+    """A server that starts immediately and serves one run at a time."""
 
     def __init__(self, source: Path | None) -> None:
         self.is_taken = self.is_used = False
-        self.said_before = 0  # bytes, of runs before this one
+        self.said_before = 0  # in bytes: the output of earlier runs
         self.session = EmulatedCloud()
         self._source = source
         self._started = Future[None]()
@@ -126,8 +126,8 @@ class _PooledServer:
 
         Raises:
           ServerError: it did not start, or was killed.
-          OSError: the user's folder cannot be read, or what an earlier run left cannot be removed.
-          ValueError: the server refuses to remove what an earlier run left.
+          OSError: the user's folder cannot be read, or an earlier run's files cannot be removed.
+          ValueError: the server refuses to remove an earlier run's objects.
         """
         self._started.result()
         buckets = self.session.endpoints.root / "buckets"
@@ -137,7 +137,7 @@ class _PooledServer:
                     shutil.rmtree(entry)
                 else:  # such as a file that was written directly to /gcs
                     entry.unlink()
-            FakeGcs(self.session).remove_buckets()  # those in the database, and objects that no folder can hold
+            FakeGcs(self.session).remove_buckets()  # the buckets in the database, and objects that no folder can hold
         if self._source is not None:
             copy_buckets(self._source, buckets)
         self.is_used = True
@@ -187,7 +187,7 @@ def copy_buckets(source: str | os.PathLike[str], buckets: Path) -> None:
 
 
 def _not_objects(folder: str, names: list[str]) -> list[str]:
-    """Returns the names that are not objects for the store either: pipes, dangling links and links to folders above."""
+    """Returns the names that the store ignores as well: pipes, dangling links, and links to folders above."""
     above = {os.path.realpath(each) for each in (Path(folder), *Path(folder).parents)}
 
     def is_kept(path: str) -> bool:

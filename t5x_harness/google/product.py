@@ -1,4 +1,4 @@
-"""The name of the product in messages of the emulated Google Cloud: that of the package that contains it."""
+"""The name of the product in messages of the emulated Google Cloud: the name of the package that contains it."""
 
 from __future__ import annotations
 

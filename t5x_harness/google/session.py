@@ -1,4 +1,4 @@
-"""An emulated Google Cloud in a process of its own, for the duration of a ``with`` block."""
+"""An emulated Google Cloud in a separate process, for the duration of a ``with`` block."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["EmulatedCloud", "ServerError", "ask_server", "pages_of"]
 
 
 class EmulatedCloud:
-    """A server that ``with`` starts. It ends with the block, or with this process, however that ends.
+    """A server that ``with`` starts. It ends with the block, or with this process, even if that is killed.
 
-    Any number may run at once, each with its own ports, buckets and certificates.
+    Any number of servers may run at once, each with its own ports, buckets and certificates.
 
     Args:
       root: the folder that keeps the buckets; by default a temporary one, which is removed with the session.
@@ -51,7 +51,7 @@ class EmulatedCloud:
         self.close()
 
     def start(self) -> None:
-        """Starts the server unless it runs, and waits until it is ready; raises ServerError if it does not start."""
+        """Starts the server if necessary, and waits until it is ready; raises ServerError if it does not start."""
         if self._launched is None:
             self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the server
             self._launched = launch(dataclasses.replace(self._settings, owner=self._owner), self._output)
@@ -80,7 +80,7 @@ class EmulatedCloud:
         return self._running().fileno()
 
     def how_it_ended(self) -> str:
-        """Returns in words how the server ended without being closed; empty while it runs."""
+        """Returns, in words, how the server ended without being closed; empty while it is running."""
         return "" if self._launched is None else self._launched.how_it_ended()
 
     def _running(self) -> Launched:
@@ -89,10 +89,10 @@ class EmulatedCloud:
         return self._launched
 
     def said(self, since: int = 0) -> tuple[str, int]:
-        """Returns what the server has written to standard error, such as what it refused, and the position after it.
+        """Returns the server's output on standard error, such as refused requests, and the position after it.
 
         Args:
-          since: the position to start from, as an earlier call returned it.
+          since: the position at which to start, as returned by an earlier call.
         """
         if self._launched is None:
             return "", since
@@ -104,7 +104,7 @@ class EmulatedCloud:
         return google_environment(self.endpoints, base)
 
     def refused(self) -> Mapping[str, int]:
-        """Returns the hosts that the proxy refused because they are not Google's, with how often each was asked for."""
+        """Returns the hosts that the proxy refused because they are not Google's, with the number of requests each."""
         counts: dict[str, int] = ask_server(self.endpoints, "GET", f"{PRIVATE}/refused")
         return counts
 
@@ -128,7 +128,7 @@ def pages_of(ask: Callable[[str], Mapping[str, Any]]) -> Iterator[Mapping[str, A
     """Yields the pages of a list.
 
     Args:
-      ask: gets the page for a token; an empty token stands for the first page.
+      ask: gets the page for a token; an empty token means the first page.
     """
     token = ""
     while True:

@@ -33,18 +33,18 @@ _PAGE = 100
 
 
 class EmulatorError(Exception):
-    """The emulated Vertex AI refused a request, or a job did not reach the state that was waited for."""
+    """The emulated Vertex AI refused a request, or a job did not reach the expected state."""
 
 
 @dataclasses.dataclass(frozen=True)
 class VertexJob:
-    """A custom job, as it was when it was read.
+    """A custom job at the time when it was read.
 
     Attributes:
       name: the full name, with the project's number.
       display_name: the name that the user gave it.
       state: the job's state, such as ``JOB_STATE_RUNNING``.
-      error: why it failed or was cancelled; empty otherwise.
+      error: the reason why it failed or was canceled; empty otherwise.
       resource: the whole job as JSON: ``jobSpec``, ``labels``, ``startTime``, …
     """
 
@@ -56,7 +56,7 @@ class VertexJob:
 
     @classmethod
     def from_json(cls, resource: Mapping[str, Any]) -> Self:
-        """Reads a CustomJob as the API gives it."""
+        """Reads a CustomJob as the API returns it."""
         error = resource.get("error", {}).get("message", "")
         return cls(resource["name"], resource.get("displayName", ""), resource["state"], error, resource)
 
@@ -139,7 +139,7 @@ class FakeVertex:
           states: the states to wait for, such as ``{"JOB_STATE_RUNNING"}``; by default, all final ones.
 
         Raises:
-          EmulatorError: there is no such job, it has ended in another state, or time is up.
+          EmulatorError: there is no such job, it has ended in another state, or the time is up.
         """
         deadline = time.monotonic() + seconds
         while (job := self.job(name)).state not in states:
@@ -176,7 +176,7 @@ class FakeVertex:
 
         Args:
           on: a glob for jobs' display names.
-          **which: ``seconds`` (how long it has run), ``output`` (a regular expression for a line of its output),
+          **which: ``seconds`` (the time that it has run), ``output`` (a regular expression for a line of its output),
             ``replica``, ``times``, ``after`` and ``optional`` of :class:`VertexFault`.
         """
         self._arm("preempt", on, **which)
@@ -206,13 +206,13 @@ class FakeVertex:
         module: str = MODULE,
         **which: Any,
     ) -> None:
-        """Fails a running job as a program does that exceeds the memory of a TPU, with XLA's error in its log.
+        """Fails a running job like a program that exceeds the memory of a TPU, with XLA's error in its log.
 
         Args:
           on: a glob for jobs' display names.
-          needed: GiB that the program takes, as the compiler computes them ahead of time.
-          available: GiB of one device that programs may use.
-          module: the program, as XLA names it.
+          needed: the GiB that the program takes, as the compiler computes them ahead of time.
+          available: the GiB of one device that programs may use.
+          module: XLA's name for the program.
           **which: see :meth:`preempt`.
         """
         self._arm("exceed_hbm", on, message=no_room(needed, available, module), **which)

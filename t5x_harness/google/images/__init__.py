@@ -1,1 +1,1 @@
-"""Registries of container images, as far as clients ask them which images exist: those that stand for a command."""
+"""Registries of container images, limited to the question which images exist: those that stand in for a command."""

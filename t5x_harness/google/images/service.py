@@ -1,4 +1,4 @@
-"""Registries of container images, as far as clients ask which exist: a glob says so, but not what is in them."""
+"""Registries of container images, limited to the question which images exist. Globs declare images without contents."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class DeclaredImage:
     """An image under all of its tags. No image is built here, so all tags of a name mean the same image.
 
     Attributes:
-      name: its name with the registry and without a tag: ``gcr.io/my-project/trainer``.
-      tags: the tags that are known.
+      name: its name, with the registry and without a tag: ``gcr.io/my-project/trainer``.
+      tags: the known tags.
     """
 
     name: str
@@ -34,7 +34,7 @@ class DeclaredImage:
 
     @functools.cached_property
     def config(self) -> bytes:
-        """The image's configuration, which a registry stores besides its layers."""
+        """The image's configuration, which a registry stores in addition to its layers."""
         return _json(
             {"architecture": "amd64", "os": "linux", "config": {}, "rootfs": {"type": "layers", "diff_ids": []}}
         )
@@ -72,7 +72,7 @@ class Catalog:
           reference: a tag or a digest; empty for any.
 
         Returns:
-          The image, or None if no image of that name was declared, or not with that tag.
+          The image, or None if no image with this name was declared, or not with this tag.
         """
         image = DeclaredImage(name, self._tags(name))
         if not image.tags and not any(_fits(glob, name) for glob in self._globs):
@@ -83,12 +83,12 @@ class Catalog:
         return dataclasses.replace(image, tags=(*image.tags, reference)) if is_there else None
 
     def below(self, prefix: str) -> list[DeclaredImage]:
-        """Lists the images whose names begin with a prefix, except for those of a glob that stands for several."""
+        """Lists the images whose names begin with a prefix, except for those of a glob that matches several."""
         names = dict.fromkeys(name for glob in self._globs if (name := _name_of(glob)) and name.startswith(prefix))
         return [image for name in names if (image := self.find(name))]
 
     def has_any(self, prefix: str) -> bool:
-        """Returns whether a repository exists: a glob may stand for an image whose name begins with its prefix."""
+        """Returns whether a repository exists: a glob may match an image whose name begins with its prefix."""
         return any(_name_of(glob).startswith(prefix) or _fits(glob, f"{prefix}x") for glob in self._globs)
 
     def _tags(self, name: str) -> tuple[str, ...]:
@@ -109,7 +109,7 @@ def _fits(glob: str, uri: str) -> bool:
 
 
 def _name_of(glob: str) -> str:
-    """Returns the name in ``gcr.io/p/trainer``, ``…trainer:1``, ``…trainer:*`` or ``…trainer*``; else nothing."""
+    """Returns the name in ``gcr.io/p/trainer``, ``…trainer:1``, ``…trainer:*`` or ``…trainer*``; otherwise empty."""
     head, separator, last = glob.rpartition("/")
     name = last.partition(":")[0].removesuffix("*")
     found = f"{head}{separator}{name}"
@@ -117,7 +117,7 @@ def _name_of(glob: str) -> str:
 
 
 def tags_list(catalog: Catalog, host: str, name: str) -> dict[str, Any] | None:
-    """Returns a registry's answer about a name, or None if there is no such image, and none below it."""
+    """Returns a registry's answer about a name, or None if no image has this name or is below it."""
     image, below = catalog.find(f"{host}/{name}"), catalog.below(f"{host}/{name}/")
     if image is None and not below:
         return None
@@ -158,7 +158,7 @@ def is_registry(host: str) -> bool:
 
 
 class ImageService:
-    """Answers which images exist, and accepts none.
+    """Answers which images exist, and does not accept uploads.
 
     Args:
       images: the declared images; see :class:`Catalog`.
@@ -172,7 +172,7 @@ class ImageService:
     async def answer_registry(self, scope: Scope, host: str, send: Send) -> None:
         """Answers in the form of Docker's registries, because their clients crash at any other."""
         path, found = scope["path"], _DOCKER.fullmatch(scope["path"])
-        if path == "/v2/":  # asks whether there is a registry, and how to log in
+        if path == "/v2/":  # asks whether this is a registry, and how to log in
             return await answer_json(send, 200, {})
         if scope["method"] not in _READS or found is None:
             message = (
@@ -214,7 +214,7 @@ class ImageService:
         return await answer_json(send, 200, shown)
 
     async def answer_analysis(self, scope: Scope, send: Send) -> None:
-        """Answers for Container Analysis, which knows nothing of any image."""
+        """Answers for Container Analysis, which knows nothing about any image."""
         if scope["method"] == "GET" and _OCCURRENCES.fullmatch(scope["path"]):
             return await answer_json(send, 200, {})
         message = f"{PRODUCT} does not emulate {scope['method']} {ANALYSIS}{scope['path']}"

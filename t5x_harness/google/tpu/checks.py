@@ -18,7 +18,7 @@ _TYPES: Mapping[str, str] = MappingProxyType(
     {"V2": "v2", "V3": "v3", "V4": "v4", "V5LITE_POD": "v5e", "V5P": "v5p", "V6E": "v6e"}
 )
 
-# The versions of https://cloud.google.com/tpu/docs/runtimes, and older ones in public recipes.
+# The versions on https://cloud.google.com/tpu/docs/runtimes, and older ones from public recipes.
 _RUNTIMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "tpu-ubuntu2204-base": (),
@@ -34,8 +34,8 @@ _RUNTIMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "v2-alpha-tpuv6e": ("v6e",),
     }
 )
-# The form of releases (alpha or nightly), with the generation, and -pod for several hosts. It is not documented whether
-# the service refuses -pod for one host, or its absence for several; its own examples have both.
+# The form of releases (alpha or nightly), with the generation, and -pod for several hosts. Whether the service refuses
+# -pod for one host, or its absence for several, is not documented; the service's own examples have both.
 _RELEASES = re.compile(r"v2-(?:alpha|nightly[0-9]*)(?:-tpu(?P<generation>v4|v5-lite|v5|v6e))?(?:-pod)?")
 _OF_RELEASES: Mapping[str | None, tuple[str, ...]] = MappingProxyType(
     {None: ("v2", "v3"), "v4": ("v4",), "v5-lite": ("v5e",), "v5": ("v5p",), "v6e": ("v6e",)}
@@ -64,7 +64,7 @@ def slice_of(node: Mapping[str, object], zone: str) -> Slice:
     """Returns the slice for a node's ``acceleratorType`` or ``acceleratorConfig``.
 
     Raises:
-      ApiError: there is no such slice, or not in this zone.
+      ApiError: the slice does not exist, or not in this zone.
     """
     config = node.get("acceleratorConfig")
     if isinstance(config, Mapping):
@@ -86,7 +86,7 @@ def slice_of(node: Mapping[str, object], zone: str) -> Slice:
 
 
 def type_of(slice_: Slice) -> str:
-    """Returns the service's name for a slice's accelerator type, also for a slice that is given by its topology."""
+    """Returns the service's name for a slice's accelerator type, even if the slice is given by its topology."""
     generation = slice_.generation
     return f"{_spelled(generation.name)}-{slice_.num_chips * generation.cores_per_name}"
 
@@ -112,7 +112,7 @@ def check_runtime(version: str, slice_: Slice) -> None:
 
 
 def _generations_of(version: str) -> tuple[str, ...] | None:
-    """Returns the generations of a runtime version: empty for all, None if there is no such version."""
+    """Returns the generations of a runtime version: empty for all, None if the version does not exist."""
     if version in _RUNTIMES:
         return _RUNTIMES[version]
     if found := _RELEASES.fullmatch(version):
@@ -180,7 +180,7 @@ def nodes_of(spec: Json, queued_id: str) -> Iterator[tuple[str, Json]]:
         yield str(spec.get("nodeId", "")), node
         return
     prefix, count = several.get("nodeIdPrefix") or queued_id, several.get("nodeCount", 0)
-    if isinstance(count, str) and count.isdecimal():  # which protobuf's JSON allows
+    if isinstance(count, str) and count.isdecimal():  # allowed by protobuf's JSON
         count = int(count)
     if not isinstance(count, int) or not 0 < count <= _MOST_NODES:
         raise invalid_argument(f"node_count {count!r} is not from 1 to {_MOST_NODES}, the most here")

@@ -29,13 +29,13 @@ _FIRST_PORT, _TRIES = 16384, 100
 
 @dataclasses.dataclass
 class Kept:
-    """Everything by name.
+    """All TPU VMs, queued resources and operations by name.
 
     Attributes:
       nodes: the TPU VMs.
       queue: the queued resources.
       operations: the operations.
-      addresses: the number of the last address that a worker got.
+      addresses: the number of the last address that was assigned to a worker.
     """
 
     nodes: dict[str, Json] = dataclasses.field(default_factory=dict)
@@ -44,7 +44,7 @@ class Kept:
     addresses: int = 0
 
     def node(self, name: str, now: float) -> Json:
-        """Returns a node. It does not exist as long as its queued resource is waiting."""
+        """Returns a node. A node does not exist while its queued resource is waiting."""
         node = self.nodes.get(name)
         if node is None or now < node["_from"]:
             raise not_found(name)
@@ -56,7 +56,7 @@ class Kept:
         return self.queue[name]
 
     def take_addresses(self, count: int) -> list[int]:
-        """Returns the numbers of free addresses. A number is used again as late as possible."""
+        """Returns the numbers of free addresses. A number is reused as late as possible."""
         taken = {number for node in self.nodes.values() for number in node.get("_addresses", ())}
         if len(taken) + count > _ADDRESSES:
             raise ApiError(
@@ -72,10 +72,10 @@ class Kept:
     def take_coordinator(self) -> str:
         """Returns an address of this machine at which the workers of a new TPU VM can meet, perhaps days later.
 
-        No program listens there, and the kernel does not assign the port to any program in the meantime.
+        No program listens there, and the kernel does not assign the port to any program before that.
         """
         taken = {node["_coordinator"] for node in self.nodes.values()}
-        assigned = 32768  # Linux's default for the first port that the kernel assigns by itself
+        assigned = 32768  # Linux's default for the first port that the kernel assigns on its own
         with contextlib.suppress(OSError, ValueError):
             assigned = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
         ports = range(_FIRST_PORT, max(_FIRST_PORT, assigned))
@@ -113,7 +113,7 @@ class KeptInState:
             results[:] = [change(kept)]
             return kept.to_bytes()
 
-        while not results:  # otherwise it was deleted between these two
+        while not results:  # otherwise it was deleted between these two calls
             self._state.create(_KEY, Kept().to_bytes())
             self._state.update(_KEY, apply)
         return results[0]
@@ -132,7 +132,7 @@ def endpoint_of(network: Mapping[str, Any], number: int) -> Json:
 
 
 def below(kept: Mapping[str, Json], parent: str) -> list[Json]:
-    """Returns the children of a parent, in which ``-`` stands for any project or location."""
+    """Returns the children of a parent, in which ``-`` means any project or location."""
     pattern = re.compile(re.escape(parent).replace(r"/\-", "/[^/]+") + "/[a-zA-Z]+/[^/]+")
     return [value for name, value in sorted(kept.items()) if pattern.fullmatch(name)]
 

@@ -1,9 +1,9 @@
 """Replaces programs on a worker that would change this machine.
 
-On a TPU VM a user may become root. Here that would be root of this machine, so ``sudo`` runs its command without more
+On a TPU VM, a user may become root. Here that would be this machine's root, so ``sudo`` runs its command without more
 rights, and programs that install, configure or shut down a machine only say that they do nothing. Programs that end
-processes by name end those of the worker. Like ``remote_shell``, this file is run by its path, and imports only the
-standard library.
+processes by name end only processes of the worker. Like ``remote_shell``, this file is run by its path, and imports
+only the standard library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
 
-PRODUCT = Path(__file__).parents[2].name.replace("_", "-")  # product.py has it, which cannot be imported here
+PRODUCT = Path(__file__).parents[2].name.replace("_", "-")  # the same as in product.py, which cannot be imported here
 _REFUSED, _NOT_FOUND, _APT_ERROR = 1, 127, 100
 
 _PIPS = ("pip", "pip3")
@@ -56,7 +56,7 @@ _REASONS: Mapping[str, str] = MappingProxyType(
 _BECOMING = ("sudo", "su", "doas", "pkexec")
 _KILLING = ("pkill", "killall")
 NAMES = (*_BECOMING, *_PACKAGES, "update-alternatives", *_REASONS, *_KILLING, "git", *_PIPS)
-"""The programs that are replaced."""
+"""The names of the programs that are replaced."""
 
 _SUDO_OPTIONS = "ABbC:D:Eeg:HhiKklnPp:R:r:ST:t:U:u:Vvs"
 _SUDO_LONG = [
@@ -75,7 +75,7 @@ def main(path: str, arguments: Sequence[str]) -> NoReturn:
     """Runs the replacement of a program.
 
     Args:
-      path: the path that was called, in the folder of the replacements.
+      path: the path of the program that was called, in the folder of the replacements.
       arguments: the program's arguments.
     """
     own, name = os.path.split(path)
@@ -98,7 +98,7 @@ def main(path: str, arguments: Sequence[str]) -> NoReturn:
 
 def _sudo(own: str, arguments: Sequence[str]) -> NoReturn:
     """Runs the command as the user who is logged in."""
-    plain = ["-E" if word == "--preserve-env" else word for word in arguments]  # it may have a value, or none
+    plain = ["-E" if word == "--preserve-env" else word for word in arguments]  # its value is optional
     try:
         options, words = getopt.getopt(plain, _SUDO_OPTIONS, _SUDO_LONG)
     except getopt.GetoptError as error:
@@ -162,7 +162,7 @@ def _is_installed(package: str) -> bool:
 
 
 def _alternatives(arguments: Sequence[str]) -> NoReturn:
-    """Reports the existing program under the name that is to be set."""
+    """Reports the program that already exists under the name to set."""
     words = list(arguments)
     name = ""
     for option, place in (("--install", 2), ("--set", 1), ("--config", 1), ("--auto", 1)):
@@ -209,7 +209,7 @@ def _signal_of(program: str, text: str) -> int:
 
 
 def _pgrep_arguments(arguments: Sequence[str]) -> list[str]:
-    """Returns the arguments for ``pgrep`` that find the processes ``killall`` would end."""
+    """Returns the arguments with which ``pgrep`` finds the processes that ``killall`` would end."""
     try:
         options, names = getopt.getopt(list(arguments), *_KILLALL)
     except getopt.GetoptError as error:
@@ -230,7 +230,7 @@ def _is_of_this_worker(pid: int) -> bool:
 
 
 def _git(own: str, arguments: Sequence[str]) -> NoReturn:
-    """Runs the real git; if a command fails that needs a network, says what to do instead."""
+    """Runs the real git; if a command that needs a network fails, prints what to do instead."""
     verb = next((word for word in arguments if word in _GIT_REMOTE), "")
     real = _real("git", own)
     if not verb:
@@ -245,7 +245,7 @@ def _git(own: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def _pip(name: str, own: str, arguments: Sequence[str]) -> NoReturn:
-    """Runs the worker's pip; if an installation fails, says what is already installed."""
+    """Runs the worker's pip; if an installation fails, prints which versions are already installed."""
     status = subprocess.call([_real(name, own), *arguments])
     if status and "install" in arguments:
         _say(

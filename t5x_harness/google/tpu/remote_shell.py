@@ -1,8 +1,8 @@
 """``ssh``, ``scp`` and ``gcloud`` at the front of PATH.
 
-To a worker of an emulated TPU VM, ``ssh`` and ``scp`` start processes of this machine; to other hosts they are the real
-programs. ``gcloud`` is always the real one, but ``gcloud init`` may ask questions, and writes nothing into the user's
-home. This file is run by its path, and imports only the standard library, so that it starts quickly.
+For a worker of an emulated TPU VM, ``ssh`` and ``scp`` start processes on this machine. For other hosts they are the
+real programs. ``gcloud`` is always the real one, but ``gcloud init`` may ask questions, and writes nothing into the
+user's home. This file is run by its path, and imports only the standard library, so that it starts quickly.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ _LOCKS = 10  # RLIMIT_LOCKS, which marks processes of TPU VMs; see processes.py
 _NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
 _SHARED = ("/tmp", "/var/tmp", "/dev/shm", "/dev/null")
 _DEVICES = ("/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/ptmx", "/dev/pts")
-_STREAMS = ("/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2")  # which programs reopen as /dev/stdout
+_STREAMS = ("/proc/self/fd/0", "/proc/self/fd/1", "/proc/self/fd/2")  # programs reopen them as /dev/stdout
 _CAPABILITIES_VERSION = 0x20080522
-_KEPT_CAPABILITIES = 0b11110  # of root: to read and write other users' files, within the writable folders
+_KEPT_CAPABILITIES = 0b11110  # root's rights to read and write other users' files, within the writable folders
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # system calls of landlock(7), on all architectures
 _WRITING = sum(1 << right for right in (1, *range(4, 15)))  # write, remove, make, move and truncate
 _WRITING_FILES = 1 << 1 | 1 << 14  # the rights among these that apply to files
 _TRUNCATING = 1 << 14
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
 _NOT_REACHED = 255
-"""The status of ssh if it cannot connect, after which gcloud tries again."""
+"""The exit status of ssh if it cannot connect, after which gcloud tries again."""
 
-# The options of ssh(1) and of scp(1). A colon follows those with a value.
+# The options of ssh(1) and of scp(1). A colon follows each option that has a value.
 _OPTIONS = {
     "ssh": "46AaB:b:Cc:D:E:e:F:fGgI:i:J:KkL:l:Mm:NnO:o:P:p:Q:qR:S:sTtVvW:w:XxYy",
     "scp": "346ABCc:D:F:i:J:l:n:Oo:P:pqRrS:sTvX:",
@@ -120,7 +120,7 @@ class Arguments:
         """Parses arguments. For ``ssh``, options may follow the host, and the command comes after them.
 
         Raises:
-          getopt.GetoptError: there is no such option.
+          getopt.GetoptError: an option does not exist.
         """
         read = getopt.getopt if program == "ssh" else getopt.gnu_getopt
         options, words = read(list(arguments), _OPTIONS[program])
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         _become_real(program, own, given)
     try:
         parsed = Arguments.read(program, given)
-    except getopt.GetoptError:  # which the real program explains
+    except getopt.GetoptError:  # the real program explains it
         _become_real(program, own, given)
     if program == "ssh" and parsed.words and _is_emulated(parsed.words[0].rpartition("@")[2]):
         _log_in(server, parsed)
@@ -203,7 +203,7 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
     # Its processes may write to the homes of all TPU VMs, because one worker may log in to another.
     folders = [str(Path(worker["home"]).parents[2]), str(server.token.parent), worker["environment"].get(_CACHE)]
     _confine(worker["limit"], [folder for folder in folders if folder])
-    # Asked again after this process was marked, so that a TPU VM that ends meanwhile finds this process.
+    # Asked again now that this process is marked, so that a TPU VM that ends in the meantime finds this process.
     worker = server.worker(*asked)
     try:
         os.chdir(worker["home"])
@@ -220,8 +220,9 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
 def _confine(limit: int, folders: Sequence[str]) -> None:
     """Marks this process and its children as a worker's, and takes away rights that could change this machine.
 
-    Setuid programs do not become root, root has no more rights than a user, and only these folders and temporary ones
-    can be written to. A sandbox or an old kernel may refuse any of this; ``docs/tpu-vms.md`` describes the effects.
+    Setuid programs do not become root, root has no more rights than a user, and only these folders and temporary
+    folders can be written to. A sandbox or an old kernel may refuse any of this; ``docs/tpu-vms.md`` describes the
+    effects.
     """
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(_LOCKS, (limit, limit))
@@ -244,7 +245,7 @@ def _allow_writing(places: Sequence[str]) -> None:
     syscall = libc.syscall
     libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     version = syscall(_CREATE_RULESET, None, 0, 1)
-    if version < 2:  # the first version refuses to move files between folders
+    if version < 2:  # the first version of Landlock does not allow moving files between folders
         return
     writing = _WRITING if version > 2 else _WRITING & ~_TRUNCATING
     ruleset = syscall(_CREATE_RULESET, struct.pack("=Q", writing), 8, 0)

@@ -1,4 +1,4 @@
-"""The Cloud TPU API over HTTP, and the part of Compute Engine that gcloud uses beside it."""
+"""The Cloud TPU API over HTTP, and the part of Compute Engine that gcloud also uses."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ZONES = tuple(
     )
     for letter in letters
 )
-"""The zones of regions that have or have had TPUs."""
+"""The zones of all regions that have TPUs or once had them."""
 
 _COMPUTE_PATH = re.compile(
     r"/compute/(?:v1|beta|alpha)/projects/(?P<project>[^/]+)(?:/(?P<kind>zones|regions)(?:/(?P<name>[^/]+))?)?"
@@ -54,7 +54,7 @@ async def answer_compute(scope: Scope, send: Send) -> bool:
     """Answers requests for projects, zones and regions.
 
     Returns:
-      Whether the request was one of these; otherwise nothing is sent.
+      Whether it was such a request; otherwise nothing is sent.
     """
     found = _COMPUTE_PATH.fullmatch(scope["path"])
     if found is None or scope["method"] != "GET":
@@ -114,7 +114,7 @@ class TpuService:
         self._vms: TpuVms | None = None
 
     def begin(self, folder: Path, programs: Path, settings: VertexSettings, state: StateStore) -> None:
-        """Begins, once the server's ports are known.
+        """Starts, once the server's ports are known.
 
         Args:
           folder: the folder for the workers' homes.
@@ -126,7 +126,7 @@ class TpuService:
         self._workers = Workers(folder, programs, settings)
         self._vms = TpuVms(options.pending_seconds, options.queued_seconds, self._workers, state)
         threading.Thread(target=end_orphans, name="tpu-orphans", daemon=True).start()
-        if folder.is_dir():  # an earlier server has left it
+        if folder.is_dir():  # an earlier server left it
             self._workers.end_left(self._vms.folders())
 
     def reset(self) -> None:
@@ -163,7 +163,7 @@ class TpuService:
         return await asgi.answer_json(send, 200, found)
 
     def _answer(self, method: str, path: str, query: Mapping[str, str], body: Json) -> Json | None:
-        """Returns the answer, or None for what is not emulated."""
+        """Returns the answer, or None for a request that is not emulated."""
         assert self._vms is not None, "no port is open before it begins"
         if path == OWN_PATH:
             return self._worker(self._vms, body)
@@ -226,7 +226,7 @@ def _guest_attributes(asked: _Request) -> Json:
     return {"guestAttributes": [{"queryPath": "hostkeys/", "queryValue": {"items": items}} for items in names]}
 
 
-# In v1, nodes are of another kind, which users cannot log in to.
+# In v1, nodes are of another kind, to which users cannot log in.
 _OF_VERSION_1 = ("GET", "GET acceleratorTypes", "GET acceleratorTypes/*")
 _READS: Mapping[str, Callable[[_Request], Json]] = {
     "GET": lambda asked: _location(asked.parent),
@@ -261,7 +261,7 @@ _CHANGES: Mapping[str, Callable[[_Request], Json]] = {
     ),
     "GET operations/*": lambda asked: asked.vms.get_operation(asked.name),
 }
-"""The methods that answer with an operation, whose contents have the types of the version that is asked."""
+"""The methods that answer with an operation, whose contents have the types of the requested version."""
 
 
 def _location(name: str) -> Json:

@@ -40,7 +40,7 @@ class TpuVms:
     Every method may raise StateError.
 
     Args:
-      pending_seconds: how long a node is CREATING, and a queued resource PROVISIONING.
+      pending_seconds: how long a node is CREATING, or a queued resource PROVISIONING.
       queued_seconds: how long a queued resource waits before that.
       workers: the workers of TPU VMs.
       state: keeps everything.
@@ -150,7 +150,7 @@ class TpuVms:
         return None
 
     def create_queued(self, parent: str, queued_id: str, given: Json) -> Json:
-        """Creates a queued resource and its TPU VMs, which exist once it has waited; returns the operation."""
+        """Creates a queued resource and its TPU VMs, which exist once its wait is over; returns the operation."""
         name = f"{parent}/queuedResources/{_checked(queued_id, 'queued_resource_id')}"
         specs = objects_at(object_at(given, "tpu"), "nodeSpec")
         if not specs:
@@ -183,7 +183,7 @@ class TpuVms:
         return [self._shown_queued(each) for each in below(self._kept.read().queue, parent)]
 
     def delete_queued(self, name: str, *, force: bool) -> Json:
-        """Deletes a queued resource, or with ``force`` an active one and its TPU VMs; returns the operation."""
+        """Deletes a queued resource; with ``force``, even an active one and its TPU VMs. Returns the operation."""
 
         def delete(kept: Kept) -> tuple[list[str], Json]:
             made = kept.queued(name)

@@ -1,8 +1,8 @@
-"""What the processes of TPU VMs' workers run in, and how they end, even if they have detached themselves.
+"""The environment of the processes of TPU VMs' workers, and how all of them are ended, even detached ones.
 
 A worker has a home, and the devices of the slice. Its processes can leave their parent, session, folder and environment
 behind (``env -i setsid sh -c 'cd /; … &'``). They cannot leave a hard resource limit, which their children inherit, and
-which only root may raise; a worker's root loses that right. So each process of a TPU VM is marked by its limit of file
+which only root may raise; a worker's root loses that right. So each process of a TPU VM is marked by its limit on file
 locks, which Linux has ignored since 2.4. In a sandbox that does not allow this limit, processes are found only by their
 environment.
 """
@@ -47,7 +47,7 @@ _MOST_POLLS = 100
 
 
 def is_uid(name: str) -> bool:
-    """Returns whether a name is a TPU VM's uid, which its folder is named by."""
+    """Returns whether a name is a TPU VM's uid, which is also the name of its folder."""
     return _UID.fullmatch(name) is not None
 
 
@@ -57,7 +57,7 @@ def limit_of(uid: str) -> int:
 
 
 def end_processes(folder: Path) -> None:
-    """Kills the processes of the TPU VM with this folder, including ones that they start meanwhile."""
+    """Kills the processes of the TPU VM with this folder, including any that they start in the meantime."""
     for _ in range(_MOST_POLLS):
         found = [pid for pid, of, uid, _ in _processes() if of == folder or uid == folder.name]
         if not found:
@@ -77,16 +77,16 @@ def end_orphans() -> None:
 def _is_orphan(pid: int, folder: Path | None, server: int) -> bool:
     process = f"/proc/{pid}"
     if folder is not None:
-        # The folder as the process sees it, which may be in a container with other folders.
+        # The folder as seen by the process, which may be in a container with other folders.
         return not os.path.exists(f"{process}/root{folder}") and os.path.exists(f"{process}/root")
     with contextlib.suppress(OSError):
         if os.readlink(f"{process}/ns/pid") != os.readlink("/proc/self/ns/pid"):
-            return False  # in another container, its server's pid means another process
+            return False  # in another container, its server's pid is that of a different process
     return not _is_server(server)
 
 
 def _is_server(pid: int) -> bool:
-    """Returns whether a pid is that of a running server, and not of one that has ended and is still listed."""
+    """Returns whether a pid belongs to a running server, and not to one that has ended but is still listed."""
     with contextlib.suppress(OSError):
         named, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")
         return named.endswith(f"({SERVER_NAME}") and rest[0] not in "ZX"
@@ -96,8 +96,8 @@ def _is_server(pid: int) -> bool:
 def _processes() -> Iterator[tuple[int, Path | None, str, int]]:
     """Yields the processes of TPU VMs that this user can inspect.
 
-    Each has its pid, the TPU VM's folder from its environment or None, and from its limit, if it is marked, the TPU
-    VM's uid and the pid of the server that started it.
+    Each has its pid and the TPU VM's folder from its environment, or None. If the process is marked, its limit yields
+    the TPU VM's uid and the pid of the server that started it.
     """
     mark = f"{TPU_VM_VARIABLE}=".encode()
     for pid in (int(name) for name in os.listdir("/proc") if name.isdigit() and int(name) != os.getpid()):
@@ -111,7 +111,7 @@ def _processes() -> Iterator[tuple[int, Path | None, str, int]]:
 
 
 def _mark_of(pid: int) -> tuple[str, int]:
-    """Returns the uid and the server in a process's limit; empty and 0 if it is not marked."""
+    """Returns the uid and the server's pid from a process's limit; empty and 0 if it is not marked."""
     _, limit = resource.prlimit(pid, _LIMIT)
     if limit < 0 or limit >> (_UID_BITS + _PID_BITS) != _MAGIC:
         return "", 0
@@ -128,7 +128,7 @@ _MARK = f".{PRODUCT}-tpu-vm"
 _COORDINATOR = re.compile(r"127\.0\.0\.1:[0-9]+")
 _PROJECT = re.compile(r"[a-z0-9][-a-z0-9.:]*")
 
-# A login shell, which tmux starts, reads this after /etc/profile, which resets PATH.
+# A login shell, such as the one that tmux starts, reads this after /etc/profile, which resets PATH.
 _PROFILE = """\
 # Programs of this worker come before those of the machine.
 for folder in {folders}; do
@@ -176,7 +176,7 @@ class Workers:
     of this server replaces it.
 
     Args:
-      folder: the folder for the TPU VMs of this server, which is created when it is needed.
+      folder: the folder for the TPU VMs of this server, which is created when needed.
       programs: the folder of the session's own programs, which come first on PATH.
       settings: the settings of Vertex AI's jobs, whose environment and programs workers share.
     """
@@ -271,7 +271,7 @@ class Workers:
         end_processes(self._vm(folder))
 
     def end_left(self, known: Iterable[str]) -> None:
-        """Ends processes that a killed server has left here, and removes the folders of unknown TPU VMs."""
+        """Ends processes that a killed server left here, and removes the folders of unknown TPU VMs."""
         self.close()
         for folder in self._folder.iterdir() if self._folder.is_dir() else ():
             if folder.name not in {Path(each).name for each in known}:
@@ -286,8 +286,8 @@ class Workers:
     def _vm(self, folder: str) -> Path:
         """Returns the folder of a TPU VM.
 
-        The state is not trusted: the folder that is used and removed is one of this server, or one that another server
-        of this user has created, in which no other user can write.
+        The state is not trusted: the folder that is used and removed belongs to this server, or was created by another
+        server of this user, and no other user can write to it.
         """
         named = Path(folder)
         own = self._folder / (named.name if is_uid(named.name) else f"{zlib.crc32(os.fsencode(folder)):08x}")
