@@ -1,4 +1,4 @@
-"""Writes a config's full-size checkpoints, as a run's own checkpointer would, in a process of its own."""
+"""Writes a config's full-size checkpoints as a run's own checkpointer would, in a separate process."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["open_writer"]
 
 
 def open_writer(argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> Writer:
-    """Takes what :func:`open_execution` takes."""
+    """Opens a writer; takes the arguments of :func:`open_execution`."""
     return Writer(open_execution(argument, progress))
 
 
 class Writer:
-    """A run of which only its checkpoints are wanted."""
+    """A run that only writes checkpoints."""
 
     def __init__(self, run: Execution) -> None:
         self._run = run
 
     def write(self, folders: Mapping[str, str], step: int) -> int:
-        """Writes a checkpoint below each folder, in the layout that is its key; gives the number of arrays."""
+        """Writes a checkpoint below each folder in the layout that is its key; returns the number of arrays."""
         from t5x_harness.execute.starting_checkpoint import write_standin
         from t5x_harness.standins.checkpoints import CheckpointKind
 

@@ -1,4 +1,4 @@
-"""What all tests share: pytester, and an environment that no user's setting leaks into."""
+"""Fixtures that all tests share, and an environment that no user's setting leaks into."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
 pytest_plugins = ["pytester", "shared_process", "skips"]
 
-# No test asserts a time: a busy machine is not a mistake.
+# No test asserts a time, because a busy machine is not an error.
 hypothesis.settings.register_profile("unhurried", deadline=None)
 hypothesis.settings.load_profile("unhurried")
 
 
-# Folders whose tests need no JAX, TensorFlow or server, except those marked `stack`: they say first what is wrong with
-# most changes. `tox run -e fast` runs them where none of that is installed.
+# Folders whose tests need no JAX, TensorFlow or server, except tests marked `stack`: they are the first to find what is
+# wrong with most changes. `tox run -e fast` runs them in an environment without the stack.
 FAST = ("packaging", "slices", "doctor", "cli", "lint", "report", "runs")
 
 
-# Sessions that tests start have no use for the plugins of the suite's libraries, which make up half of a start.
+# Sessions that tests start do not need the plugins of the suite's libraries, which take half of the startup time.
 FOREIGN = " ".join(
     f"-p no:{plugin.name}"
     for plugin in importlib.metadata.entry_points(group="pytest11")
@@ -49,13 +49,13 @@ def _is_fast(path: Path) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Chooses the T5X whose behavior is tested: the embedded one, unless the installed one is asked for."""
+    """Chooses the T5X whose behavior is tested: the embedded one, unless the installed one is requested."""
     if config.getoption("--t5x-runtime") == "installed":
         t5x_in_use.name = "installed"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """With ``-m fast``, files whose imports may need what is not installed are not opened; nor those of another T5X."""
+    """Skips files for another T5X and, with ``-m fast``, files whose imports may need what is not installed."""
     in_tests = collection_path.parent == Path(__file__).parent
     aside = config.option.markexpr == "fast" and in_tests and not _is_fast(collection_path)
     return True if aside or t5x_in_use.is_other(collection_path) else None
@@ -63,7 +63,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests are marked, and come first."""
+    """Marks fast tests and moves them to the front."""
     for item in items:
         if _is_fast(item.path) and not item.get_closest_marker("stack"):
             item.add_marker(pytest.mark.fast)
@@ -74,12 +74,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Caches and homes are folders of the test session, so nothing is left behind and nothing is found.
+    """Moves caches and homes into folders of the test session, so nothing is left behind and no user's file is found.
 
     Yields:
-      The home folder. As the caches, it is one for all of xdist's workers.
+      The home folder. Like the caches, it is shared by all of xdist's workers.
     """
-    # What tests start shall hear what they send it, also where this session was started in the background.
+    # Processes that tests start should receive signals even if this session was started in the background.
     for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
@@ -88,15 +88,15 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shared = base.parent if base.name.startswith("popen-") else base
     home = shared / "home"
     home.mkdir(exist_ok=True)
-    # A cache that the caller names, as tox does, is one for all sessions, which then compile less.
+    # A cache that the caller names, as tox does, is shared by all sessions, which then compile less.
     patch.setenv("T5X_HARNESS_CACHE_DIR", os.environ.get("T5X_HARNESS_CACHE_DIR", str(shared / "t5x-harness-cache")))
     patch.setenv("HOME", str(home))
-    patch.setenv("T5X_HARNESS_TPU_AOT", "off")  # a test that compiles says so
-    patch.setenv("KERAS_HOME", os.devnull)  # nothing that imports Keras writes there
-    if t5x_in_use.name == "embedded":  # an installed one may be found through it
+    patch.setenv("T5X_HARNESS_TPU_AOT", "off")  # a test that compiles turns it on
+    patch.setenv("KERAS_HOME", os.devnull)  # so that importing Keras writes no files
+    if t5x_in_use.name == "embedded":  # an installed T5X may be found through it
         patch.delenv("PYTHONPATH", raising=False)
     patch.setenv("PYTEST_ADDOPTS", FOREIGN)
-    # This suite's own summary is none of its tests'; CI has pytest cut no line, and in xdist's workers COLUMNS is set.
+    # Tests must not write to this suite's summary. In CI, pytest cuts no line, and in xdist's workers COLUMNS is set.
     for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "BUILD_NUMBER", "COLUMNS"):
         patch.delenv(name, raising=False)
     yield home
@@ -105,22 +105,22 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """As pytest's, which takes the session's options away, with those that all sessions of tests start with."""
+    """Returns pytest's pytester, which removes the session's options, with those that all sessions of tests need."""
     monkeypatch.setenv("PYTEST_ADDOPTS", FOREIGN)
     return pytester
 
 
 @pytest.fixture(scope="session")
 def socket_path(hermetic: Path) -> Path:
-    """Where other sessions find :func:`zygote`."""
+    """Returns the path at which other sessions find :func:`zygote`."""
     return hermetic / "zygote"
 
 
 @pytest.fixture(scope="session")
 def zygote(socket_path: Path) -> Iterator[Zygote]:
-    """A process that has imported the embedded T5X, which runs are forked from: one for all of xdist's workers.
+    """Starts the process that runs are forked from, which has imported T5X: one for all of xdist's workers.
 
-    The worker that asks for it first has it made, and keeps it until the others need it no longer.
+    The first worker that requests it starts it, and keeps it until the others no longer need it.
     """
     with (
         open(f"{socket_path}.made", "w") as made,
@@ -146,14 +146,14 @@ def zygote(socket_path: Path) -> Iterator[Zygote]:
 def imported(
     zygote: Zygote, socket_path: Path, hermetic: Path, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sessions that the test starts find T5X imported, as in a shell of ``t5x-harness warm``."""
+    """Lets sessions that the test starts find T5X imported, as in a shell of ``t5x-harness warm``."""
     monkeypatch.setenv(WORKER_SOCKET_VARIABLE, str(socket_path))
-    monkeypatch.setenv("HOME", str(hermetic))  # imports depend on it, and pytester has one for each test
+    monkeypatch.setenv("HOME", str(hermetic))  # imports depend on it, and pytester has a home for each test
 
 
 @pytest.fixture(scope="session")
 def vertex_options() -> VertexOptions:
-    """Images for all tests: they share a server, which is made with the options of whichever asks for it first."""
+    """Returns the images for all tests, which share a server: it is started with the options of the first one."""
     from t5x_harness.google.vertex.settings import VertexOptions
 
     programs = Path(__file__).parent / "vertex"
@@ -167,7 +167,7 @@ def vertex_options() -> VertexOptions:
 
 @pytest.fixture
 def harness(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
-    """Runs a command of ``t5x-harness`` in this process, which has to end with a status; returns what it prints."""
+    """Returns a function that runs ``t5x-harness`` in this process, expects an exit status, and returns the output."""
     from t5x_harness.commands.main import main
 
     def run(status: int, *arguments: str) -> Any:
@@ -179,5 +179,5 @@ def harness(capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
 
 @pytest.fixture(scope="session")
 def repository() -> Path:
-    """The root of the source tree."""
+    """Returns the root of the source tree."""
     return Path(__file__).parent.parent

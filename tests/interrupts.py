@@ -1,4 +1,4 @@
-"""Sessions whose runs hang in resolve, without the stack's imports: for tests of what interrupts and kills do."""
+"""Sessions whose runs hang in resolve without importing the stack, for tests of interrupts and kills."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Session:
         Path(f"{self.name}.at_work").write_text(str(os.getpid()))
         time.sleep(600)
 """
-"""``hanging.py``: resolve of each config writes its process's pid into ``CONFIG.at_work`` in the run's folder."""
+"""The file ``hanging.py``: resolve of each config writes its pid into ``CONFIG.at_work`` in the run's folder."""
 
 LIGHT = """
 from t5x_harness.runs import local
@@ -34,16 +34,16 @@ from t5x_harness.workers import Zygote
 pool.worker_for = lambda runtime, **given: Zygote()
 local.FACTORY = "hanging:Session"
 """
-"""Makes runs of the sessions of this process such ones."""
+"""Code that makes the runs of this process's sessions hang in this way."""
 
 
 class Hanging:
-    """A command in a process group of its own, whose runs are at work and will not end by themselves.
+    """A command in its own process group, whose runs are at work and do not end by themselves.
 
     Args:
-      command: of Python, in a folder with ``hanging.py``.
-      folder: that folder.
-      configs: the names of those that are waited for.
+      command: the arguments of Python, in a folder with ``hanging.py``.
+      folder: the folder with ``hanging.py``.
+      configs: the names of the configs whose runs to wait for.
     """
 
     def __init__(self, command: Sequence[str], folder: Path, *configs: str) -> None:
@@ -69,26 +69,26 @@ class Hanging:
 
     @property
     def pid(self) -> int:
-        """Of the command."""
+        """The process number of the command."""
         return self._process.pid
 
     @property
     def processes(self) -> list[int]:
-        """All that it has started and that still live."""
+        """All processes that it has started and that are still alive."""
         return processes_with(self._mark)
 
     def interrupt(self, *, times: int = 1) -> None:
         """Presses Ctrl-C."""
         for _ in range(times):
             os.killpg(self._process.pid, signal.SIGINT)
-            time.sleep(0.1)  # two signals that are pending at once are one
+            time.sleep(0.1)  # two pending signals count as one
 
     def wait(self) -> None:
-        """Waits a moment for what it will do."""
+        """Waits a moment for the command to act."""
         time.sleep(0.02)
 
     def end(self) -> tuple[int, str, str]:
-        """The exit status and what it printed; ends the group if it does not end."""
+        """Returns the exit status and the output; kills the group if it does not end."""
         try:
             printed, said = self._process.communicate(timeout=60)
         finally:
@@ -99,7 +99,7 @@ class Hanging:
 
 
 def processes_with(variable: str) -> list[int]:
-    """The processes that have a variable in their environment, which children inherit."""
+    """Returns the processes that have a variable in their environment, which children inherit."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -116,5 +116,5 @@ class _Interrupting:
 
 
 def dropped() -> None:
-    """Is interrupted in a destructor, where Python drops what is raised, as gRPC's channels may be."""
+    """Raises an interrupt in a destructor, where Python drops exceptions, as can happen in gRPC's channels."""
     _Interrupting()

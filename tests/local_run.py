@@ -1,4 +1,4 @@
-"""Runs whose lint has passed, whatever it would say of the config: for tests of the stages after it."""
+"""Runs whose lint counts as passed for every config, for tests of the stages after lint."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LocalRun"]
 
 
 class LocalRun(Run):
-    """A run in a process of this machine; of a config whose mode cannot be seen, one that trains."""
+    """A run in a process of this machine. It trains if the config does not show its mode."""
 
     executor: LocalExecutor
 

@@ -1,6 +1,6 @@
-"""Runs that share a process, one after another, each of which finds it as the first one did.
+"""Runs that share a process, one after another. Each of them finds it in its initial state.
 
-A forked process costs each run the start of TensorFlow and JAX, and the tracing of the same small model.
+In a forked process, each run would have to start TensorFlow and JAX and trace the same small model.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["SharedProcesses", "run_until", "shared_processes"]
 
 @pytest.fixture(scope="session")
 def shared_processes(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedProcesses]:
-    """Starts runs of resolve and plan, several in one process."""
+    """Starts runs of resolve and plan, several of them in one process."""
     with SharedProcesses(zygote, tmp_path_factory.mktemp("shared")) as shared:
         yield shared
 
 
 @pytest.fixture
 def run_until(shared_processes: SharedProcesses, zygote: Zygote, tmp_path: Path) -> Callable[..., RunResult]:
-    """Writes a config and its files, and runs it up to a stage; the files are in ``tmp_path``.
+    """Returns a function that writes a config and its files to ``tmp_path``, and runs it up to a stage.
 
-    With ``own_process``, nothing that the config or its modules do stays for other runs.
+    With ``own_process``, nothing that the config or its modules do affects other runs.
     """
 
     def run(
@@ -71,9 +71,9 @@ def run_until(shared_processes: SharedProcesses, zygote: Zygote, tmp_path: Path)
 
 
 class SharedProcesses(Closing):
-    """Takes the place of a :class:`Zygote`, with one process for each slice; a context manager.
+    """A context manager that replaces a :class:`Zygote`, with one process for each slice.
 
-    A run with variables of its own gets a process of its own.
+    A run with its own variables gets its own process.
     """
 
     def __init__(self, zygote: Zygote, folder: Path) -> None:
@@ -91,7 +91,7 @@ class SharedProcesses(Closing):
         env: Environment | None = None,
         python_path: Sequence[str] = (),
     ) -> RunProcess:
-        """Begins a run; see :meth:`Zygote.start`."""
+        """Starts a run; see :meth:`Zygote.start`."""
         if env:
             return self._zygote.start(factory, argument, log=log, cwd=cwd, env=env, python_path=python_path)
         slice_name = str(argument["spec"].get("slice"))
@@ -124,7 +124,7 @@ class _SharedRun(RunProcess):
         self._is_open = False
 
     def call(self, method: str, /, *, timeout: float | None = None, on_progress: Any = None, **kwargs: Any) -> Any:
-        """Calls a method of the run's object, which the first call makes."""
+        """Calls a method of the run's object, which the first call creates."""
         if not self._is_open:
             self._is_open = True
             self._host.call("begin", start=dict(self._start))
@@ -136,7 +136,7 @@ class _SharedRun(RunProcess):
             raise
 
     def close(self) -> None:
-        """Ends the run, and leaves the process as it was before it."""
+        """Ends the run and restores the process to its state before the run."""
         if self._is_open:
             self._is_open = False
             self._host.call("end")
@@ -155,7 +155,7 @@ class Host:
         self._run: RunProcess | None = None
 
     def begin(self, start: Mapping[str, Any]) -> None:
-        """Begins a run, after the one before it ended."""
+        """Starts a run after ending the previous one."""
         self._open.close()
         self._open.enter_context(_restored(start["cwd"]))
         self._run = InProcess().start(
@@ -175,7 +175,7 @@ class Host:
 
 @contextlib.contextmanager
 def _restored(folder: str) -> Iterator[None]:
-    """Takes back what a run does to this process: modules of its folder, and all that modules register."""
+    """Undoes what a run does to this process: the modules of its folder, and everything that modules register."""
     import gin
     import seqio
     from tensorflow_datasets.core import registered

@@ -1,4 +1,4 @@
-"""In CI, a test may be skipped for the reasons below and no other: what an environment lacks is installed there."""
+"""In CI, a test may be skipped only for the reasons below, because CI installs what an environment may lack."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 ALLOWED = (
-    r"no redis-server is installed",  # a real one; every state store is tested with fakeredis
+    r"no redis-server is installed",  # a real server; every state store is tested with fakeredis
     r"(gcloud|gsutil|curl|pgrep) is not installed",
-    r"this kernel has no Landlock",  # or a sandbox does not let it be used
+    r"this kernel has no Landlock",  # or a sandbox does not allow it
     r"no T5X is installed, and T5X_HARNESS_TEST_T5X names none",
     r"/gcs( in mode \w+)? cannot be mounted here: .*",  # without namespaces or /dev/fuse, as in Docker
     r"/gcs( cannot be as Cloud Storage FUSE here)?: .*",
@@ -21,11 +21,11 @@ ALLOWED = (
     r"the other tests are those of an ordinary user",
     r"connections of native code are not refused here: .*",
     r"the memory of a process cannot be read here",
-    r"libtpu is not installed",  # 600 MB, for Linux on x86 alone
+    r"libtpu is not installed",  # 600 MB, only for Linux on x86
     r"needs a TPU",
     r"not (on this TPU|there)",
 )
-"""What a machine may lack; a test of each pattern's own reason is where it is skipped."""
+"""The patterns of reasons for skips: a machine may lack these. Each reason is in the test that is skipped."""
 
 _ALLOWED = re.compile("|".join(f"(?:Skipped: )?(?:{reason})" for reason in ALLOWED), re.DOTALL)
 
@@ -64,6 +64,6 @@ class SkipsOnTheList:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Acts in CI only: elsewhere a part of the extras is enough to test what it is for."""
+    """Registers the plugin only in CI: elsewhere, tests may run with only some of the extras installed."""
     if os.environ.get("CI"):
         config.pluginmanager.register(SkipsOnTheList())

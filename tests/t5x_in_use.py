@@ -1,7 +1,7 @@
-"""Which T5X the tests of behavior run: the embedded one, or with ``pytest --t5x-runtime=installed`` the user's own.
+"""The T5X that tests of behavior run: the embedded one, or the user's own with ``pytest --t5x-runtime=installed``.
 
-Those of the embedded one alone are marked ``embedded``. A file that imports its private modules is of it alone, too,
-and so is that of a module for which T5X needs what is not installed, such as ``t5``.
+Tests of the embedded T5X alone are marked ``embedded``. A file that imports its private modules is also of it alone,
+and so is a test file of a module for which T5X needs a package that is not installed, such as ``t5``.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from t5x_harness.runtime.import_hooks import use_runtime
 IMPORTS = r"^from t5x import (?:[^\n(]*|\([^)]*)"
 PRIVATE = re.compile(rf"^(from|import) t5x\._|{IMPORTS}(?<!\w)_", re.MULTILINE)
 NEEDS = {"precompile": "t5", "test_utils": "t5", "export_lib": "tensorflow_serving"}
-"""What modules of T5X import besides its requirements; the embedded ones do without."""
+"""The packages that modules of T5X import in addition to its requirements. The embedded modules do not need them."""
 
 name = "embedded"
-"""With ``--t5x-runtime=installed``, tests/conftest.py sets it so, before any test is imported."""
+"""The T5X in use. tests/conftest.py sets it to ``installed`` with that option, before any test is imported."""
 
 
 def use() -> None:
-    """Makes ``import t5x`` in this process give it."""
+    """Makes ``import t5x`` in this process import it."""
     use_runtime(name)
 
 
 def found() -> Runtime:
-    """The T5X itself."""
+    """Returns the T5X itself."""
     return find_runtime(name)
 
 
 def is_other(path: Path) -> bool:
-    """Whether a file of tests is of the embedded T5X alone, and that is not the one in use."""
+    """Tells whether a test file is of the embedded T5X alone while another T5X is in use."""
     if name != "installed" or path.suffix != ".py":
         return False
     text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A folder with a config that is right and copies of it with one mistake each, and ways to run them as users do."""
+"""A folder with a correct config and copies of it with one mistake each, and ways to run them as users do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MISTAKES = {
 
 @pytest.fixture
 def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder, which is the working directory, too."""
+    """Makes the folder, which is also the working directory."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     (pytester.path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(pytester.path / "temporary"))
@@ -43,7 +43,7 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run_pytest(pytester: pytest.Pytester, folder: Path) -> Callable[..., pytest.RunResult]:
-    """Runs pytest in the folder; checks that no traceback is shown and nothing is left in the folder."""
+    """Returns a function that runs pytest in the folder and checks that it shows no traceback and leaves no files."""
 
     def run(*arguments: str) -> pytest.RunResult:
         return _checked(
@@ -56,7 +56,7 @@ def run_pytest(pytester: pytest.Pytester, folder: Path) -> Callable[..., pytest.
 
 @pytest.fixture
 def run_command(pytester: pytest.Pytester, folder: Path) -> Callable[..., pytest.RunResult]:
-    """Runs ``t5x-harness`` in the folder, with the same checks."""
+    """Returns a function that runs ``t5x-harness`` in the folder with the same checks."""
     program = "import sys; from t5x_harness.commands.main import main; sys.exit(main())"
 
     def run(*arguments: str) -> pytest.RunResult:
@@ -78,10 +78,10 @@ def _checked(folder: Path, run: Callable[[], pytest.RunResult]) -> pytest.RunRes
 
 
 def _names(folder: Path) -> list[str]:
-    """What lies in the folder, aside from what pytester, pytest's tmp_path and Keras (in its home) keep there."""
+    """Returns the contents of the folder, without those of pytester, pytest's tmp_path and Keras (in its home)."""
     found = []
     for place, folders, files in os.walk(folder):
-        if place == str(folder):  # servers that end remove their folders in there meanwhile
+        if place == str(folder):  # servers that end remove their folders from it meanwhile
             folders[:] = [name for name in folders if name != "temporary"]
         found += [Path(place, name).relative_to(folder).as_posix() for name in (*folders, *files)]
     return sorted(name for name in found if not name.startswith(("runpytest-", ".keras", "stdout", "stderr")))

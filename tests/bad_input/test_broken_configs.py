@@ -1,4 +1,4 @@
-"""A config with a mistake fails in one stage, with one error; what makes no sense is refused in one line."""
+"""A config with a mistake fails in one stage with one error; senseless arguments are refused in one line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("imported")
 
 Run = Callable[..., pytest.RunResult]
 
-# File, stage, line, what the error says, the fix.
+# The file, the stage, the line, the message of the error, and the fix.
 ERRORS = [
     (
         "syntax.gin",
@@ -140,7 +140,7 @@ NO_SLICE = "'v3-9' is not a TPU slice: nearest names: v3-8, v3-32, v3-64; or giv
 
 
 def the_usage_error(result: pytest.RunResult, message: str) -> None:
-    """Exit status 4 and one line, as pytest users expect."""
+    """The exit status is 4, with one line of output, as pytest users expect."""
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {message}"])
     assert len([line for line in result.errlines if line.strip()]) == 1

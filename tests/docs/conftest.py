@@ -9,6 +9,6 @@ import pytest
 
 @pytest.fixture(scope="module")
 def page(request: pytest.FixtureRequest, repository: Path) -> str:
-    """The text of the page."""
+    """Returns the text of the page."""
     name = request.module.__name__.removeprefix("test_").removesuffix("_page").replace("_", "-")
     return (repository / "docs" / f"{name}.md").read_text(encoding="utf-8")

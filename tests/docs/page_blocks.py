@@ -1,4 +1,4 @@
-"""The blocks of a page, and ways to run and parse them as a reader does."""
+"""The code blocks of a page, and ways to run and parse them as a reader does."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from t5x_harness.settings.command_line import rewrite_gin
 
 
 def blocks(page: str, language: str) -> list[str]:
-    """The texts of a page's blocks in one language, in their order; each ends with a line feed."""
+    """Returns the texts of a page's blocks in one language, in order; each ends with a line feed."""
     return re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
 
 
 def parsed(command: str) -> argparse.Namespace:
-    """The arguments of a line such as ``t5x-harness lint run.gin``, which the program has to take."""
+    """Returns the arguments of a line such as ``t5x-harness lint run.gin``, which the program must accept."""
     program, *words = shlex.split(command, comments=True)
     assert program == "t5x-harness"
     parser, _ = parser_of(words[0])
@@ -28,19 +28,19 @@ def parsed(command: str) -> argparse.Namespace:
 
 
 def options_of(command: str) -> set[str]:
-    """The names of the arguments that a command of ``t5x-harness`` takes."""
+    """Returns the names of the options that a command of ``t5x-harness`` takes."""
     parser, _ = parser_of(command)
     (commands,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     return set(commands.choices[command]._option_string_actions)
 
 
 def python(source: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Runs a program, which must not fail; returns what it prints."""
+    """Runs a program, which must succeed; returns its output."""
     return _output([sys.executable, "-c", source], folder, environment)
 
 
 def bash(script: str, folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Runs a script as Bash does that stops at the first error; returns what it prints."""
+    """Runs a script in a Bash that stops at the first error; returns its output."""
     return _output(["bash", "-euo", "pipefail", "-c", script], folder, environment)
 
 

@@ -1,4 +1,4 @@
-"""docs/aot.md: the modes and codes that it lists are those that there are, and its test passes where libtpu is."""
+"""docs/aot.md lists exactly the existing modes and codes, and its test passes if libtpu is installed."""
 
 from __future__ import annotations
 

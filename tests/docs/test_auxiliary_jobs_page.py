@@ -1,4 +1,4 @@
-"""What docs/auxiliary-jobs.md shows is run: a train job with continuous evaluation, and the same request in Python."""
+"""The examples of docs/auxiliary-jobs.md run: a train job with continuous evaluation, in a shell and in Python."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_every_code_of_auxiliary_jobs_is_listed(page: str) -> None:
 
 @pytest.fixture(scope="module")
 def run_by_the_page(page: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    """The page's folder after its shell commands, and what they printed."""
+    """Runs the page's shell commands; returns its folder and their output."""
     pytest.importorskip("seqio")
     folder = tmp_path_factory.mktemp("page")
     for name, text in zip(GIN, blocks(page, "gin"), strict=True):
@@ -73,7 +73,7 @@ def test_the_same_in_python_repeats_nothing(page: str, run_by_the_page: tuple[Pa
 
 @pytest.mark.journey
 def test_the_same_in_a_bucket_as_jobs_on_the_emulated_vertex_ai(page: str, tmp_path: Path) -> None:
-    """Orbax, which removes folders of a train job's in a bucket, leaves the journal and the copies alone."""
+    """Orbax removes some folders of a train job in a bucket, but leaves the journal and the copies alone."""
     pytest.importorskip("seqio")
     pytest.importorskip("google.cloud.aiplatform_v1")
     for name, text in zip(GIN, blocks(page, "gin"), strict=True):

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md: what it shows how to add is added to a copy of the package, as it says, and works."""
+"""CONTRIBUTING.md: the additions that it shows are made to a copy of the package, and work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import t5x_harness.plugin
 import t5x_harness.sample_tasks
 
 PARTS = (t5x_harness.plugin, t5x_harness.fixtures, t5x_harness.sample_tasks)
-"""Folders of the repository that are installed inside the package."""
+"""The packages from other folders of the repository that are installed inside the package."""
 
 _METHOD = """
 from pathlib import Path
@@ -40,7 +40,7 @@ api.close()
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """A folder with a copy of the package as it is installed."""
+    """Makes a folder with a copy of the package in its installed form."""
     copy = tmp_path / "copy"
     for part in (t5x_harness, *PARTS):
         (found,) = part.__path__
@@ -52,7 +52,7 @@ def package(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def add(package: Path, repository: Path) -> Callable[[str], None]:
-    """Returns what adds the files and lines that a section of the page shows to the copy."""
+    """Returns a function that adds the files and lines in a section of the page to the copy."""
     page = (repository / "CONTRIBUTING.md").read_text()
 
     def added(title: str) -> None:
@@ -69,7 +69,7 @@ def add(package: Path, repository: Path) -> Callable[[str], None]:
 
 
 def changed(text: str, change: str) -> str:
-    """Returns a text with lines added after the known line above them, or before the one below if none is above."""
+    """Returns a text with lines added after the known line above them, or before the line below if none is above."""
     lines, at, early = text.splitlines(keepends=True), -1, list[str]()
     for sign, line in ((given[0], given[1:]) for given in change.splitlines(keepends=True)):
         if sign == "+" and at < 0:
@@ -90,7 +90,7 @@ def changed(text: str, change: str) -> str:
 
 @pytest.fixture
 def python(package: Path, tmp_path: Path) -> Callable[..., str]:
-    """Returns what runs Python with the copy and returns its output."""
+    """Returns a function that runs Python with the copy and returns its output."""
 
     def ran(*arguments: str) -> str:
         done = subprocess.run(

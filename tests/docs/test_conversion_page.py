@@ -1,4 +1,4 @@
-"""What docs/conversion.md shows is run; its model is tiny. Its Python is run where transformers is installed."""
+"""The examples of docs/conversion.md run with a tiny model; its Python runs if transformers is installed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ network.T5Config.mlp_activations = ('gelu', 'linear')
 
 @pytest.fixture
 def folder(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A run with a checkpoint, and a vocabulary."""
+    """Makes a folder with a run's checkpoint and a vocabulary."""
     t5x_in_use.use()
     monkeypatch.syspath_prepend(repository / "tests/conversion")
     from tiny_models import write
@@ -41,7 +41,7 @@ def folder(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_its_commands_convert_and_report_as_shown(page: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (commands,), (console, in_bucket) = blocks(page, "shell"), blocks(page, "console")
     converted = parsed(shlex.join(parsed(in_bucket.removeprefix("$ ")).command[1:]))
-    assert converted.output == "gs://my-bucket/hf"  # it is run by tests/conversion/test_buckets.py
+    assert converted.output == "gs://my-bucket/hf"  # tests/conversion/test_buckets.py runs it
     for number, command in enumerate(commands.splitlines()):
         assert main(shlex.split(command)[1:]) == 0, command
         printed = capsys.readouterr().out.replace(f"{folder}/", "")

@@ -1,4 +1,4 @@
-"""What developers' pages name is there, the tour leads to code, and pages and code are in plain English."""
+"""Developers' pages name only what exists, the tour links to code, and pages and code are in plain English."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def texts(repository: Path) -> dict[str, str]:
 
 
 def named_paths(text: str) -> set[str]:
-    """What looks like a path, in code between backquotes; placeholders and paths of users are none."""
+    """Returns the words between backquotes that look like paths, but not placeholders and users' paths."""
     code = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE))
     return {word for word in code if re.fullmatch(r"[\w.][\w./-]*(/|\.(py|md|toml|txt|ini))", word)}
 
@@ -109,7 +109,7 @@ IN_CODE = (
     r"(clients|is|are|was|were) led to|made[- ]up|cannot be had|likeness|doors?|shrunken|"
     r"(?<!there )(?<!here )is no (?!longer|more|such|other|use|way|reason|need|doubt)[a-z]+"
 )
-"""In names, docstrings, comments and messages; an underscore divides words, too."""
+"""The words that names, docstrings, comments and messages must not contain. Underscores also separate words."""
 
 
 def test_names_docstrings_and_messages_use_none_of_the_banned_words(repository: Path) -> None:
@@ -127,7 +127,7 @@ def test_names_docstrings_and_messages_use_none_of_the_banned_words(repository: 
 
 
 def test_entries_of_the_embedded_runtime_s_docstrings_are_written_in_one_way(repository: Path) -> None:
-    """Indented by four and in lower case, unless a name begins them; code in double backticks."""
+    """They are indented by four and in lower case unless a name begins them, with code in double backquotes."""
     names = r"(?:[A-Z]+\b|SeqIO|Gin|None|True|False|TensorFlow|TensorBoard|Fiddle|Adafactor|Python)"
     wrong = re.compile(rf"(?m)^(?: {{2}}\w+: | {{4}}\w+: (?!{names})[A-Z])|(?<!`)`[^`]+`(?!`)|:\w+:`")
     nodes = ast.Module | ast.ClassDef | ast.FunctionDef

@@ -1,4 +1,4 @@
-"""The examples of docs/fake-gcs.md do what they say: a fault that is ordered is met, and S3 is there."""
+"""The examples of docs/fake-gcs.md do what they say: injected faults occur, and S3 is available."""
 
 from __future__ import annotations
 

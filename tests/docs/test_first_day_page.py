@@ -1,4 +1,4 @@
-"""What docs/first-day.md shows is read by what it is for."""
+"""The programs that the examples of docs/first-day.md are meant for can read them."""
 
 from __future__ import annotations
 

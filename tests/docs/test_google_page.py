@@ -1,4 +1,4 @@
-"""What docs/google.md shows is run, or parsed."""
+"""The examples of docs/google.md run, or are parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every example of docs/lint.md is what the command prints."""
+"""Every example of docs/lint.md shows what the command prints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from t5x_harness.commands.main import main
 
 
 def _lasting(text: str) -> str:
-    """Output without times, without the list of the rules that there happen to be, and however it is wrapped."""
+    """Returns output without times, the list of existing rules and line breaks inside paragraphs."""
     text = re.sub(r"not checked: [^:]*: these", "not checked: [...]: these", re.sub(r"\d+\.\d s\b", "0.0 s", text))
     return re.sub(r"\n    (?=\w)", " ", text)
 

@@ -1,4 +1,4 @@
-"""What docs/pretraining.md shows is run: the guide's example, a task with its cache, and a training that is stopped."""
+"""The examples of docs/pretraining.md run: the guide's example, a task with its cache, and a stopped training."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Shell = Callable[[str], str]
 
 @pytest.fixture(scope="module")
 def folder(page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page's files."""
+    """Makes a folder with the page's files."""
     made = tmp_path_factory.mktemp("page")
     for name, text in zip(("c4.gin", "my_run.gin"), blocks(page, "gin"), strict=True):
         (made / name).write_text(text)
@@ -31,7 +31,7 @@ def folder(page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shell(folder: Path, zygote: Zygote, socket_path: Path) -> Shell:
-    """Runs a line in the page's folder, with T5X imported already; returns what it prints."""
+    """Returns a function that runs a line in the page's folder, with T5X already imported, and returns its output."""
     environment = {**os.environ, WORKER_SOCKET_VARIABLE: str(socket_path), "COLUMNS": "120"}
 
     def run(line: str) -> str:

@@ -1,4 +1,4 @@
-"""What docs/promotion.md shows is run, or parsed, and what it lists is what there is."""
+"""The examples of docs/promotion.md run or are parsed, and its lists are complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README and docs show is run, parsed, read or followed here, so that it stays true."""
+"""The examples and links of README and docs are run, parsed, read or followed here, so that they stay true."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def readme(repository: Path) -> str:
 
 
 def commands(text: str) -> list[list[str]]:
-    """The commands of all shell blocks, as words; `&&` separates two."""
+    """Returns the commands of all shell blocks as words; `&&` separates two commands."""
     lines = [line for block in blocks(text, "shell") for line in block.splitlines()]
     words = [shlex.split(line, comments=True) for line in lines]
     return [shlex.split(part) for line in words for part in shlex.join(line).split(" '&&' ")]
@@ -52,7 +52,7 @@ def test_the_two_commands_are_what_the_ci_runs(readme: str, repository: Path) ->
 
 
 def test_the_first_screen_is_the_users(readme: str) -> None:
-    """Install, a config, what it prints, a test: and only then what this checkout itself is for."""
+    """The page shows installation, a config, the output and a test before it describes this checkout."""
     order = ["pip install", "pytest -m smoke", "```console", "```python", "tox run -e smoke", "tox run -e tests"]
     places = [readme.index(part) for part in order]
     assert places == sorted(places)
@@ -111,7 +111,7 @@ def test_the_project_table_is_read_and_its_run_lints(readme: str, tmp_path: Path
         return result.outcome, result.errors
 
     assert result_of(run.layer["bindings"]) == (Outcome.PASSED, ())
-    assert result_of(())[0] is Outcome.FAILED  # the binding of the table is what makes it right: CKP02
+    assert result_of(())[0] is Outcome.FAILED  # the binding in the table makes it right: CKP02
 
 
 def test_links_lead_somewhere(repository: Path) -> None:

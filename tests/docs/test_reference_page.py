@@ -1,4 +1,4 @@
-"""docs/reference.md lists what is public, all of it and nothing else; the names it lists can be imported."""
+"""docs/reference.md lists all public names and nothing else, and the names that it lists can be imported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def section(page: str, title: str) -> str:
 
 
 def cells(text: str) -> list[list[str]]:
-    """The rows of all tables of a text, without their heads."""
+    """Returns the rows of all tables of a text, without their header rows."""
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
     heads = [number - 1 for number, row in enumerate(rows) if set(row[0]) == {"-"} and len(row[0]) > 1]
     return [row for number, row in enumerate(rows) if number not in heads and number - 1 not in heads]
@@ -78,7 +78,7 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
 
 
 def test_docs_import_public_names_only(repository: Path) -> None:
-    """The page on workers explains a private part, and pages of rules use the modules of the sample tasks."""
+    """The page on workers explains private code, and the pages of rules use the modules of the sample tasks."""
     allowed = {"t5x_harness": set(t5x_harness.__all__), "t5x_harness.vertex": set(t5x_harness.vertex.__all__)}
     allowed["t5x_harness.auxiliary"] = set(t5x_harness.auxiliary.__all__)
     allowed["t5x_harness.sample_tasks"] = {"CONFIGS", "span_corruption", "vocabularies"}

@@ -1,4 +1,4 @@
-"""Every example of docs/reports.md is what the commands print."""
+"""Every example of docs/reports.md shows what the commands print."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SUBJECT = "finetune.gin"
 
 @pytest.fixture(autouse=True)
 def folder(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with the page's config in it."""
+    """Makes a repository that contains the page's config."""
     (tmp_path / ".git").mkdir()
     (config,) = blocks(page, "gin")
     (tmp_path / SUBJECT).write_text(config)
@@ -60,7 +60,7 @@ def test_the_json_shown_is_part_of_the_document(page: str, capsys: pytest.Captur
 def test_the_result_shown_is_part_of_the_sarif_file(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     *_, shown = blocks(page, "json")
     results = document(capsys, "sarif")["runs"][0]["results"]
-    # Where a code stands in the list of all, and the hash, say nothing to a reader.
+    # The position of a code in the list of all codes, and the hash, mean nothing to a reader.
     assert json.loads(shown) in [
         {k: v for k, v in r.items() if k not in ("ruleIndex", "partialFingerprints")} for r in results
     ]
@@ -87,7 +87,7 @@ def test_the_junit_file_has_what_is_shown(page: str, folder: Path, pytester: pyt
 
 
 def _timeless(property: ElementTree.Element) -> tuple[str | None, str | None]:
-    """A property's name and value, without the digits of how long something took."""
+    """Returns a property's name and value; a duration has its digits replaced."""
     name, value = property.get("name"), property.get("value")
     return name, re.sub(r"\d+", "0", value or "") if name == "t5x.seconds" else value
 

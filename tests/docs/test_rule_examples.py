@@ -1,6 +1,6 @@
-"""The examples of all pages of rules, copied to files and linted as a user does with the command that the page names.
+"""The examples of all pages of rules are copied to files and linted with the command that each page names.
 
-What resolve, plan and aot find in theirs is tested in ``tests/rules``; here, that lint lets them come so far.
+The findings of resolve, plan and aot are tested in ``tests/rules``. Here, their examples must pass lint.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from t5x_harness.spec import DEFAULT_SLICE, Stage
 _OF_LINT = all_rules(Stage.LINT)
 _LATER = tuple(rule for rule in all_rules(Stage.RESOLVE, Stage.PLAN, Stage.AOT) if not rule.mistake.bad.golden)
 _OPEN = {"GIN03", "GIN27"}
-"""Codes of values that a short example leaves open, as its page says."""
+"""The codes of values that a short example leaves open, as its page says."""
 
 
 def _found(example: Example, folder: Path, capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, Any]]:

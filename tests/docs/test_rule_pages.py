@@ -1,4 +1,4 @@
-"""The pages of the rules are those of the rules, and every failure that a rule could find has one or a reason."""
+"""Each rule has a page and each page a rule; every failure that a rule could find has a rule or a reason."""
 
 from __future__ import annotations
 

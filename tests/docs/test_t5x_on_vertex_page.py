@@ -1,4 +1,4 @@
-"""What docs/t5x-on-vertex.md shows is run, or parsed."""
+"""The examples of docs/t5x-on-vertex.md run, or are parsed."""
 
 from __future__ import annotations
 

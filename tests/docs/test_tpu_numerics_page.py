@@ -1,4 +1,4 @@
-"""What docs/tpu-numerics.md shows is what happens."""
+"""The examples of docs/tpu-numerics.md show what happens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/tpu-vms.md shows is run with gcloud, where that is installed."""
+"""The examples of docs/tpu-vms.md run with gcloud if it is installed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_commands_for_the_server_parse(page: str) -> None:
 
 @pytest.mark.journey
 def test_a_recipe_s_setup_ends_as_the_table_says(page: str, environment: Mapping[str, str], tmp_path: Path) -> None:
-    """All lines on one worker, one after another, as they are typed there."""
+    """Runs all lines on one worker, one after another, as a user types them there."""
     rows = re.findall(r"^\| `(.+?)` \| (\d+)(?: or (\d+))? \| .+ \|$", page, re.MULTILINE)
     assert len(rows) > 10
     commands = [command.replace("\\|", "|") for command, *_ in rows]
@@ -72,7 +72,7 @@ def test_the_recipe_trains_on_all_workers(
     assert sorted(re.findall(r"^\d 2 8$", said, re.MULTILINE)) == ["0 2 8", "1 2 8"]
     written = re.findall(r"gs://fjord-lm/models/fjord_tiny/(\w+)/$", said, re.MULTILINE)
     assert "checkpoint_2" in written
-    (logs,) = (tmp_path / "logs").rglob("events.out.tfevents.*")  # of the first worker alone
+    (logs,) = (tmp_path / "logs").rglob("events.out.tfevents.*")  # only that of the first worker
     assert logs.stat().st_size
 
 

@@ -1,4 +1,4 @@
-"""What docs/vertex.md shows is run, or parsed."""
+"""The examples of docs/vertex.md run, or are parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/vertex-training-package.md shows is run: here, by the SDK, and by gcloud where that is installed."""
+"""The examples of docs/vertex-training-package.md run: here, with the SDK, and with gcloud if it is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGE = "sample_tasks/trainer_package"
 
 @pytest.fixture(scope="module")
 def project(repository: Path, page: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the page's blocks, after those that need no Vertex AI."""
+    """Makes a folder with the page's files, and runs its blocks that need no Vertex AI."""
     folder = Path(shutil.copytree(repository / PACKAGE, tmp_path_factory.mktemp("page") / "project"))
     block, *_ = blocks(page, "shell")
     done = bash(block, folder, {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"})

@@ -1,4 +1,4 @@
-"""Each walk of docs/architecture.md names at most eight files, and things in them that refer to each other in order."""
+"""Each walk of docs/architecture.md names at most eight files, and definitions that refer to each other in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def parsed(file: str) -> ast.Module:
 
 
 def definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
-    """Yields what a module and its classes define, with its name there: ``Run.stage``."""
+    """Yields the definitions of a module and its classes with their names, such as ``Run.stage``."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield f"{prefix}{node.name}", node
@@ -37,7 +37,7 @@ def definitions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]
 
 
 def words_of(node: ast.AST) -> set[str]:
-    """Returns the names and attributes that code uses, and the words of its strings, which cross processes."""
+    """Returns the names and attributes of code and the words of its strings, which may name code of another process."""
     found: set[str] = set()
     for part in ast.walk(node):
         if isinstance(part, ast.Name | ast.Attribute):
@@ -50,7 +50,7 @@ def words_of(node: ast.AST) -> set[str]:
 
 
 def reached(file: str, name: str) -> set[str]:
-    """Returns the words of a definition and of everything in its file that it leads to; raises KeyError if missing."""
+    """Returns the words of a definition and of all that it refers to in its file; raises KeyError if it is missing."""
     of_file: dict[str, list[ast.AST]] = {}
     tree = parsed(file)
     for full, node in definitions(tree):
@@ -65,7 +65,7 @@ def reached(file: str, name: str) -> set[str]:
 
 
 def refers(file: str, name: str, to_file: str, to_name: str) -> bool:
-    """Whether a step leads to another one, by its name or by collecting the modules of its package."""
+    """Tells whether a step refers to another one, by its name or by collecting the modules of its package."""
     words = reached(file, name)
     collects = {"rules_in", Path(to_file).parent.name} & words and Path(to_file).parent.name == "rules"
     return to_name.rpartition(".")[2] in words or to_name.partition(".")[0] in words or bool(collects)

@@ -1,4 +1,4 @@
-"""The doctor's tests are about what it is told, not about the kernel of the machine that they run on."""
+"""The doctor's tests depend on their inputs, not on the kernel of the machine that they run on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from t5x_harness.google.gcs_mount import Mount, Way
 
 @pytest.fixture(scope="session", autouse=True)
 def machine_that_mounts() -> Iterator[None]:
-    """A kernel that refuses nothing."""
+    """Simulates a kernel that refuses no mount."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machine, "probe", lambda: Mount(Way.NAMESPACE))
         yield

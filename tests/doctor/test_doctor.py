@@ -1,4 +1,4 @@
-"""The doctor finds each clash, gives its fix, and is quiet about what is well."""
+"""The doctor finds each clash, names its fix, and reports nothing if all is well."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from t5x_harness.spec import Severity
 EMBEDDED = Runtime("embedded", "0.1.0", "/lib/t5x_harness/embedded/t5x", "no T5X is installed")
 INSTALLED = Runtime("installed", "0.0.0, commit cc342d419ec3", "/src/t5x/t5x", "editable install")
 
-# A set that works: what the recorded behaviour was made with, and what lies underneath.
+# A set that works: the versions that behavior was recorded with, and the packages below them.
 CLEAN = {
     "jax": ("0.10.2", ["jaxlib<=0.10.2,>=0.10.2", "numpy>=2.0", "jax-cuda>=1; extra == 'cuda'"]),
     "jaxlib": ("0.10.2", ["numpy>=2.0"]),
@@ -64,13 +64,13 @@ def write(folder: Path, metadata: Metadata) -> None:
 
 
 def environment(metadata: Metadata, runtime: Runtime = EMBEDDED) -> Environment:
-    """The same, without a file system."""
+    """Returns an environment with this metadata, without a file system."""
     found = tuple(Installed(name, version, "/lib", tuple(r)) for name, (version, r) in metadata.items())
     return Environment(found, runtime, recorded=RECORDED)
 
 
 def read(*folders: Path, runtime: Runtime = EMBEDDED) -> Environment:
-    """The environment that folders on the import path make."""
+    """Returns the environment of folders on the import path."""
     return Environment.read([str(f) for f in folders], runtime, {}, RECORDED)
 
 
@@ -180,7 +180,7 @@ def test_a_distribution_recorded_twice_is_found(tmp_path: Path) -> None:
 
 
 def test_the_same_distribution_in_two_folders_counts_once(tmp_path: Path) -> None:
-    """A later folder of the import path is shadowed by an earlier one, as it is for imports."""
+    """An earlier folder of the import path shadows a later one, as it does for imports."""
     write(tmp_path / "first", CLEAN)
     write(tmp_path / "second", {"jaxlib": ("0.4.1", [])})
     assert findings(read(tmp_path / "first", tmp_path / "second")) == {}
@@ -306,4 +306,4 @@ def test_the_t5x_in_use_is_that_of_the_projects_runs(tmp_path: Path) -> None:
         [sys.executable, "-c", MAIN], check=False, capture_output=True, text=True, cwd=tmp_path, timeout=60
     )
     assert f"installed T5X unknown version (folder on the import path), in {tmp_path}/vendor/t5x" in done.stdout
-    assert "only has T5X's name" not in done.stdout  # python_path comes before it
+    assert "only has T5X's name" not in done.stdout  # python_path precedes it

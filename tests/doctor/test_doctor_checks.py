@@ -1,4 +1,4 @@
-"""What kills a process, hides /gcs, is gone from a library or differs in T5X is found before a run does."""
+"""Checks find what kills a process, hides /gcs, is missing from a library or differs in T5X before a run does."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_library_that_is_not_installed_or_cannot_be_read_is_left_out(tmp_path:
 
 
 def names_used_in(file: Path) -> set[str]:
-    """The private names in a file's code, those that it defines and those of itself left out."""
+    """Returns the private names in a file's code, except the names that it defines and attributes of ``self``."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     used, own = set(), set()
     for node in ast.walk(tree):
@@ -137,7 +137,7 @@ def test_every_file_of_upstream_is_in_the_table() -> None:
 
 @pytest.fixture
 def fork(tmp_path: Path) -> Path:
-    """A T5X with the recorded interface, as somebody's own."""
+    """Copies a T5X with the recorded interface, to serve as a user's own T5X."""
     ignored = shutil.ignore_patterns("__pycache__", "*.gin")
     return Path(shutil.copytree(Path(EMBEDDED_PATH, "t5x"), tmp_path / "t5x", ignore=ignored))
 

@@ -1,4 +1,4 @@
-"""``doctor --image``: what it says of good and bad images, and that this repository's image is written as it asks."""
+"""``doctor --image`` reports on good and bad images, and this repository's image is built as it requires."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VERSIONS = {"jax": "0.10.2", "libtpu": "0.0.42.1", "pytest": "9.2.0", "t5x-harne
 
 @pytest.fixture
 def image(tmp_path: Path) -> Environment:
-    """An image as it should be."""
+    """Makes the environment of an image without defects."""
     for name in ("main", "train", "eval", "infer"):
         (tmp_path / "t5x").mkdir(exist_ok=True)
         (tmp_path / "t5x" / f"{name}.py").touch()
@@ -164,7 +164,7 @@ def test_the_command_line_has_it(capsys: pytest.CaptureFixture[str], monkeypatch
 
 
 class TestThisRepositorysImage:
-    """What its Dockerfile says, without building it."""
+    """The Dockerfile is read, and no image is built."""
 
     @pytest.fixture
     def text(self, repository: Path) -> str:

@@ -1,6 +1,6 @@
-"""The package as data: its modules, what they import, and the counts that say how plain it is.
+"""The package as data: its modules, their imports, and counts that measure its simplicity.
 
-``python tests/packaging/structure.py`` prints the counts; tests beside it hold those that must stay at zero.
+``python tests/packaging/structure.py`` prints the counts. The tests next to it check those that must stay at zero.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST_FILE = 400
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """A module of the package, by its name below it: ``lint.reader``."""
+    """A module of the package under its name within the package, such as ``lint.reader``."""
 
     name: str
     path: Path
@@ -50,7 +50,7 @@ class Module:
 
 @functools.cache
 def modules_of(repository: Path) -> dict[str, Module]:
-    """Returns the modules of the package by name; the embedded T5X is a package of its own."""
+    """Returns the modules of the package by name, without the embedded T5X, which is a separate package."""
     found = {}
     for top in (PACKAGE, *MAPPED):
         for path in sorted((repository / top).rglob("*.py")):
@@ -62,7 +62,7 @@ def modules_of(repository: Path) -> dict[str, Module]:
 
 
 def imports_of(module: Module, modules: dict[str, Module]) -> dict[str, int]:
-    """Returns the package's own modules that a module imports anywhere in its text, with the last line that does."""
+    """Returns the package's modules that a module imports anywhere in its text, each with its last import's line."""
     package = module.name if module.path.name == "__init__.py" else module.name.rpartition(".")[0]
     found = {}
     for node in ast.walk(module.tree):
@@ -84,13 +84,13 @@ def imports_of(module: Module, modules: dict[str, Module]) -> dict[str, int]:
 
 @functools.cache
 def arrows_of(repository: Path) -> dict[str, dict[str, int]]:
-    """Returns which module imports which, and in what line."""
+    """Returns, for every module, the modules that it imports and the lines of these imports."""
     modules = modules_of(repository)
     return {name: imports_of(module, modules) for name, module in modules.items()}
 
 
 def circle(arrows: dict[str, dict[str, int]]) -> list[str]:
-    """Returns modules that import each other in a circle; empty if none do."""
+    """Returns modules that import each other in a circle; empty if no modules do."""
     try:
         graphlib.TopologicalSorter({name: set(to) - {name} for name, to in arrows.items()}).prepare()
     except graphlib.CycleError as error:
@@ -99,9 +99,9 @@ def circle(arrows: dict[str, dict[str, int]]) -> list[str]:
 
 
 def names_of_modules(module: Module, modules: dict[str, Module]) -> Iterator[tuple[int, str]]:
-    """Yields the strings of a module that name another one of the package, as ``import_module`` takes them.
+    """Yields the modules that strings of a module name, as for ``import_module``, each with its line.
 
-    Docstrings may name what they like.
+    Docstrings may name any module.
     """
     said = {id(node.value) for node in ast.walk(module.tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(module.tree):
@@ -114,7 +114,7 @@ def names_of_modules(module: Module, modules: dict[str, Module]) -> Iterator[tup
 
 
 def classes_by_name(repository: Path) -> dict[str, list[str]]:
-    """Returns the modules that define a class, by its name."""
+    """Returns the modules that define a class, by the name of the class."""
     found = collections.defaultdict(list)
     for module in modules_of(repository).values():
         for node in module.classes:
@@ -129,7 +129,7 @@ def public_names(repository: Path) -> set[str]:
 
 
 def calls_of(repository: Path, name: str) -> list[str]:
-    """Returns the places that call something by its bare name: where a class is constructed."""
+    """Returns the places that call a bare name, such as those that construct a class."""
     return [
         f"{module.name}:{node.lineno}"
         for module in modules_of(repository).values()
@@ -147,7 +147,7 @@ def long_files(repository: Path) -> dict[str, int]:
 
 
 def codes_of(repository: Path) -> dict[str, list[str]]:
-    """Returns the modules that define the mistake of a code: a class with ``code`` among its attributes."""
+    """Returns, by code, the modules that define its mistake: a class with ``code`` among its attributes."""
     found = collections.defaultdict(list)
     for module in modules_of(repository).values():
         for node in module.classes:
@@ -157,7 +157,7 @@ def codes_of(repository: Path) -> dict[str, list[str]]:
 
 
 def _code_set_by(statement: ast.stmt) -> str | None:
-    """Returns the code that a statement of a class gives to ``code``, alone or together with other attributes."""
+    """Returns the value that a statement of a class assigns to ``code``, alone or together with other attributes."""
     if not isinstance(statement, ast.Assign):
         return None
     for target in statement.targets:
@@ -170,7 +170,7 @@ def _code_set_by(statement: ast.stmt) -> str | None:
 
 
 def modules_that_set(repository: Path, option: str) -> list[str]:
-    """Returns the modules that declare an option, list it, or take it from the settings: not those it is passed to."""
+    """Returns the modules that declare an option, list it or read it from the settings; receiving it does not count."""
     found = []
     for module in modules_of(repository).values():
         fields = [s for c in module.classes for s in c.body if isinstance(s, ast.AnnAssign)]
@@ -186,7 +186,7 @@ def modules_that_set(repository: Path, option: str) -> list[str]:
 def classes_on_the_way(repository: Path) -> list[str]:
     """Returns the classes between a RunSpec and its RunResult: those with a method that takes a stage or a spec.
 
-    The zygote and the fork are added, which pass a stage on by its name; protocols and what only records are left out.
+    The zygote and the fork are added because they pass on a stage by its name. Protocols and recorders are left out.
     """
     found = ["Zygote", "ForkedRun"]
     for module in modules_of(repository).values():
@@ -206,7 +206,7 @@ def classes_on_the_way(repository: Path) -> list[str]:
 
 
 def counts(repository: Path) -> Iterator[tuple[str, int]]:
-    """Yields what is counted, and how many there are."""
+    """Yields the name of each count, and its number."""
     modules = modules_of(repository)
     rooms = collections.Counter(module.room for module in modules.values())
     names = classes_by_name(repository)

@@ -1,4 +1,4 @@
-"""The emulated Google Cloud knows nothing of T5X: what it has to know of jobs is handed in when it is started."""
+"""The emulated Google Cloud knows nothing about T5X. It receives all information about jobs when it starts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BELOW = (
     "upstream.tensorflow",
     "upstream.grpc",
 )
-"""What it may import of the package."""
+"""The modules of the package that it may import."""
 
 IMPORT = re.compile(r"\s*(from|import) t5x_harness\b")
 
@@ -35,7 +35,7 @@ def test_it_imports_nothing_that_knows_t5x(repository: Path) -> None:
 
 
 def test_no_file_of_it_names_t5x_in_any_spelling(repository: Path) -> None:
-    """The package's own import path may stand where it is imported, and nowhere else."""
+    """The package's own import path may occur only in imports."""
     wrong = []
     for path in sorted((repository / "t5x_harness" / "google").rglob("*")):
         if not path.is_file() or path.suffix == ".pyc":

@@ -1,4 +1,4 @@
-"""Nothing is left out of the wheel: its packages are listed by hand, because top-level folders are mapped into one."""
+"""The wheel is complete, although its packages are listed by hand because top-level folders are mapped into one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def packages_on_disk(root: Path) -> set[str]:
         for init in (root / top).rglob("__init__.py"):
             folder = init.parent.relative_to(root)
             if len(folder.parts) > 1 and not (init.parent.parent / "__init__.py").exists():
-                continue  # of a sample that is a project of its own
+                continue  # part of a sample that is a separate project
             found.add(".".join([MAPPED.get(folder.parts[0], folder.parts[0]), *folder.parts[1:]]))
     return found
 
@@ -46,6 +46,6 @@ def test_licence_and_typing_are_declared() -> None:
 
 
 def test_no_two_files_of_the_tests_have_one_name(repository: Path) -> None:
-    """Test folders are not packages: files are imported by their bare names, so the second would get the first."""
+    """Test folders are not packages. Files are imported by their bare names, so the second would import the first."""
     names = sorted(path.name for path in (repository / "tests").rglob("*.py") if path.name != "conftest.py")
     assert [name for name, following in itertools.pairwise(names) if name == following] == []

@@ -1,4 +1,4 @@
-"""Private names of other libraries stand in upstream/ alone, where a test of each says when it is gone."""
+"""Private names of other libraries occur only in upstream/, where a test of each name fails once it is removed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(p for folder in ("t5x_harness", "plugin", "fixtures") for p in (ROOT / folder).rglob("*.py"))
 HOUSE = "t5x_harness/upstream/"
-EMBEDDED = "t5x_harness/embedded/"  # its private modules are what it is made of
+EMBEDDED = "t5x_harness/embedded/"  # it consists of private modules
 DOCUMENTED = {"_exit", "_getframe", "_replace", "_ActionsContainer", "_ArgumentGroup"}
-"""Of os, sys and named tuples; and argparse's, which annotations cannot do without."""
+"""The documented names of os, sys and named tuples, and those of argparse that annotations need."""
 
 PATH = re.compile(r"(?!t5x\b)[a-z]\w*(?:\.\w+)*\._[a-z]\w*(?:[.:]\w+)*")
-"""A module or attribute as text, such as ``jax._src.lru_cache``."""
+"""Matches a private module or attribute as text, such as ``jax._src.lru_cache``."""
 
 
 def is_private(name: str) -> bool:
@@ -28,7 +28,7 @@ DEFINING = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Name, ast.a
 
 
 def defined(tree: ast.AST) -> Iterator[str]:
-    """The private names that a module gives to what is its own."""
+    """Yields the names that a module defines itself."""
     for node in (node for node in ast.walk(tree) if isinstance(node, DEFINING)):
         match node:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.AsyncFunctionDef(name=name):
@@ -43,7 +43,7 @@ USES = (ast.Attribute, ast.keyword, ast.Call, ast.ImportFrom, ast.Import, ast.Co
 
 
 def foreign(tree: ast.AST, own: set[str], everywhere: set[str]) -> Iterator[tuple[int, str]]:
-    """The lines that use a private name which neither the module nor, for ``self``, another one defines."""
+    """Yields the lines that use a private name that neither the module nor, for ``self``, any other module defines."""
     for node in (node for node in ast.walk(tree) if isinstance(node, USES)):
         match node:
             case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name) if name in everywhere:

@@ -1,7 +1,8 @@
-"""The folders of the package are rooms in an order: a module imports from its own room and from those below it.
+"""The folders of the package are rooms in an order: a module imports only from its own room and from rooms below it.
 
-All imports count, those inside functions and for types too, and so do strings that name a module. docs/architecture.md
-draws the same order. The package's ``__init__`` is a room like any other: it names what is public of all rooms.
+All imports count, including those inside functions and for types, and so do strings that name a module.
+docs/architecture.md draws the same order. The package's ``__init__`` is a room like any other: it contains the public
+names of all rooms.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ROOMS = (
     *("gin", "upstream", "runtime", "slices", "sample_tasks", "buckets", "spec", "system", "variables"),
     "version",
 )
-"""From top to bottom."""
+"""The rooms from top to bottom."""
 
 LEVEL = {room: index for index, room in enumerate(ROOMS)}
 

@@ -1,4 +1,4 @@
-"""A skip that is not on the list fails in CI: of a test, of a file, with and without xdist."""
+"""A skip of a test or file that is not on the list fails in CI, with and without xdist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps the package plain: short files, names that say what they are, each value built in one place."""
+"""Rules that keep the package plain: short files, descriptive names, and each value built in one place."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_few_classes_pass_a_run_on(repository: Path) -> None:
         "RunPool",
         "Run",
         "LocalExecutor",
-        "JobExecutor",  # of a run that is a job, in place of the one above
+        "JobExecutor",  # for a run that is a job, instead of the LocalExecutor
         "Zygote",
         "ForkedRun",
         "Execution",

@@ -18,7 +18,7 @@ MakeRun = Callable[[RunSpec], Run]
 
 @pytest.fixture
 def make_run(zygote: Zygote, tmp_path: Path) -> Iterator[MakeRun]:
-    """Makes a run; its process is ended after the test."""
+    """Makes runs, whose processes end after the test."""
     opened: list[Run] = []
 
     def make(spec: RunSpec) -> Run:

@@ -1,4 +1,4 @@
-"""A broken copy of each sample config fails in the cheapest stage that can see it, at the right line, with a fix."""
+"""A broken copy of each sample config fails in the cheapest stage that can detect it, at the right line, with a fix."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from t5x_harness.runs.run import Run
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Outcome, RunSpec, Stage
 
-# A user's own tasks with bugs that only show when the functions are called.
+# A user's own tasks with bugs that appear only when the functions are called.
 TASKS = """\
 import dataclasses
 
@@ -56,19 +56,19 @@ add(
 
 @dataclasses.dataclass(frozen=True)
 class Broken:
-    """One mistake and what has to be said about it.
+    """One mistake, and the expected finding about it.
 
     Attributes:
-      config: the sample config that it is made in.
-      before: the text that it takes the place of.
+      config: the sample config that contains it.
+      before: the text that it replaces.
       after: the mistake.
-      stage: the stage that has to fail.
-      code: the finding's code.
+      stage: the stage that must fail.
+      code: the code of the finding.
       message: a part of the finding's message.
       fix: a part of its fix.
-      file: where the finding has to point: this file, ...
-      at: ... at the line with this text; by default, the mistake.
-      also: further codes, of what else follows from the mistake.
+      file: the file that the finding must point to, ...
+      at: ... at the line with this text; the mistake by default.
+      also: the codes of further findings that follow from the mistake.
     """
 
     config: str
@@ -295,7 +295,7 @@ def test_a_broken_copy_is_reported_with_its_place_and_fix(
     assert broken.fix in (finding.fix or "")
     assert finding.location is not None
     assert finding.location.file.endswith(broken.file or broken.config)
-    if broken.config.startswith("models/"):  # how the line is reached
+    if broken.config.startswith("models/"):  # the includes that lead to the line
         assert [str(at) for at in finding.location.included_from] == ["pretrain_span_corruption.gin:10"]
     assert (broken.at or broken.after) in (folder / finding.location.file).read_text().splitlines()[
         finding.location.line - 1

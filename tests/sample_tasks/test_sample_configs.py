@@ -1,4 +1,4 @@
-"""The sample configs are free of findings, and one of each kind is run whole; `tox run -e smoke` runs all of them."""
+"""The sample configs have no findings, and one of each kind runs to the end; `tox run -e smoke` runs all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The data of the sample tasks is what the script makes, right in both languages, split and scored."""
+"""The data of the sample tasks is what the script makes, and is correct in both languages, split and scored."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_metrics_of_nothing_are_zero() -> None:
 
 
 def test_bleu_can_tell_translations_of_the_sample_apart() -> None:
-    """Of the few examples that a shrunk run reads: with fewer than four words each, BLEU would always be zero."""
+    """This holds for the few examples of a shrunk run. With fewer than four words each, BLEU would always be zero."""
     few = [row["english"].decode() for row in tasks.number_pairs("validation").take(8).as_numpy_iterator()]
     assert metrics.bleu(few, few)["bleu"] == pytest.approx(100.0)
 

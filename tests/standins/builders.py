@@ -1,4 +1,4 @@
-"""TFDS datasets of the tests: none of them can be downloaded."""
+"""TFDS builders for tests. None of their data can be downloaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["ClassesInTheData", "EveryFeature", "SplitsByLanguage", "SplitsInTheD
 
 
 class EveryFeature(tfds.core.GeneratorBasedBuilder):
-    """Features of every kind that text datasets have."""
+    """Has features of every kind that text datasets have."""
 
     VERSION = tfds.core.Version("1.0.0")
 
@@ -53,14 +53,14 @@ class SplitsInTheData(EveryFeature):
 
 
 class TwoVersions(EveryFeature):
-    """Reads version 1.0.0, and generates 2.0.0 only."""
+    """Reads version 1.0.0, and generates only 2.0.0."""
 
     VERSION = tfds.core.Version("2.0.0")
     SUPPORTED_VERSIONS = [tfds.core.Version("1.0.0")]  # noqa: RUF012 (TFDS adds it to a list)
 
 
 class ClassesInTheData(EveryFeature):
-    """Has a label whose classes are not known before the data is there."""
+    """Has a label whose classes are not known before the data exists."""
 
     def _info(self):
         features = tfds.features.FeaturesDict({"label": tfds.features.ClassLabel()})

@@ -1,4 +1,4 @@
-"""Runs of configs whose vocabulary, checkpoint and data lie where no test can reach, forked from one warmed process."""
+"""Runs of configs whose vocabulary, checkpoint and data no test can reach, forked from one warmed-up process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ INITIAL_CHECKPOINT_PATH = 'gs://t5-data/pretrained_models/t5x/t5_1_1_tiny/checkp
 
 @pytest.fixture
 def run(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalRun]]:
-    """Makes the run of the config above; ``tasks`` replaces a part of the tasks' module, ``gin`` is put at the end."""
+    """Makes a run of the config above. ``tasks`` replaces a part of the tasks' module; ``gin`` comes at the end."""
     opened = []
 
     def make(*, gin: str = "", tasks: tuple[str, str] = ("", ""), **options: Any) -> LocalRun:

@@ -1,4 +1,4 @@
-"""Rows that a user declares: where they are read from, what is wrong with them, and ``load_dataset`` from them."""
+"""Rows that a user declares are read and checked, and ``load_dataset`` returns them."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def samples(*names: str, splits: Any = None) -> list[Any]:
 
 @pytest.fixture
 def noted() -> list[tuple[str, str]]:
-    """What was generated."""
+    """Returns an empty list for notes of what was generated."""
     return []
 
 
 @pytest.fixture(autouse=True)
 def restored(monkeypatch) -> Iterator[None]:
-    """No hook of the harness is left in this process, and the hub's name leads nowhere."""
+    """Removes the harness's hooks from this process after each test, and keeps the hub out of reach."""
     monkeypatch.setattr(standin_rows, "_is_within_reach", lambda: False)
     before = list(sys.meta_path)
     yield
@@ -105,11 +105,11 @@ def restored(monkeypatch) -> Iterator[None]:
 
 
 class TestWithTheLibrary:
-    """Rows as its own datasets."""
+    """The real library returns rows as its own datasets."""
 
     @pytest.fixture
     def datasets(self, monkeypatch, noted) -> Any:
-        """The library, with two datasets declared."""
+        """Returns the library, with two datasets declared."""
         library = pytest.importorskip("datasets")
         monkeypatch.setattr(library, "load_dataset", library.load_dataset)
         monkeypatch.setattr(library.load, "load_dataset", library.load.load_dataset)
@@ -135,7 +135,7 @@ class TestWithTheLibrary:
             datasets.load_dataset("two", split="dev", streaming=True)
 
     def test_rows_for_all_splits_are_in_each_that_is_asked_for(self, datasets):
-        """Recipes take ``load_dataset(...)[split]`` as often as ``split=``."""
+        """Recipes use ``load_dataset(...)[split]`` as often as ``split=``."""
         for streaming in (False, True):
             found = datasets.load_dataset("allenai/c4", "en", streaming=streaming)
             assert set(found) == {"train", "validation", "test"}
@@ -157,11 +157,11 @@ class TestWithTheLibrary:
 
 
 class TestWithoutRows:
-    """A library that reaches nothing, or something."""
+    """A fake library that reaches nothing, or only some datasets."""
 
     @pytest.fixture
     def load(self, monkeypatch) -> Any:
-        """``load_dataset`` of a generated library, under a policy."""
+        """Returns ``load_dataset`` of a fake library, under a policy."""
         monkeypatch.setitem(sys.modules, "huggingface_hub", ModuleType("huggingface_hub"))
         constants = ModuleType("huggingface_hub.constants")
         constants.HF_HUB_OFFLINE = False

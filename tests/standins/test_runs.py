@@ -1,4 +1,4 @@
-"""Configs that name what is out of reach, or lie in buckets, run as they are; reports say what was generated."""
+"""Configs that name what is out of reach, or that are in buckets, run unchanged; reports say what was generated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TFDS = "TFDS data of task translate: wmt_t2t_translate/de-en:1.0.0 in gs://my-bu
 
 
 def test_generated_examples_are_not_judged_as_if_they_were_the_jobs(run):
-    """The lengths above cut every generated text, and 128 generated examples are fewer than a batch of 4096."""
+    """The config's lengths cut every generated text, and 128 generated examples are fewer than a batch of 4096."""
     result = run(gin="BATCH_SIZE = 4096\n").stage(Stage.RESOLVE)
     assert result.outcome is Outcome.PASSED, result.findings
     assert not {"SEQ16", "SEQ36"} & {finding.code for finding in result.findings}
@@ -136,7 +136,7 @@ MODEL_DIR = 'gs://my-bucket/runs/first'
 
 @pytest.fixture
 def buckets(tmp_path: Path) -> Path:
-    """The user's folder of buckets, with what an earlier job left in MODEL_DIR."""
+    """Makes the user's folder of buckets, with files that an earlier job left in MODEL_DIR."""
     bucket = tmp_path / "buckets" / "my-bucket"
     for name in ("data", "configs", "runs/first/train"):
         (bucket / name).mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_a_config_in_buckets_runs_as_it_is(zygote: Zygote, tmp_path: Path, bucke
             for found in run.finish():
                 assert found.outcome is Outcome.PASSED, (found.findings, found.log_tail)
             result = run.result()
-        # What is here afterwards does not depend on the buckets, which the next run gets anew.
+        # The results that are here afterwards do not depend on the buckets, which the next run gets afresh.
         google.enter()
     finally:
         google.close()

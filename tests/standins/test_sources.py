@@ -1,4 +1,4 @@
-"""Other data for tasks' sources: rows of the user's, and generated TFDS data with the builder's own features."""
+"""Replacements for tasks' sources: the user's rows, and generated TFDS data with the builder's own features."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read(split: str, shuffle_files: bool = False, seed: int | None = None) -> tf
 
 @pytest.fixture
 def task() -> Iterator[seqio.Task]:
-    """A task that reads ``read`` and upper-cases it."""
+    """Makes a task that reads ``read`` and converts it to upper case."""
     source = seqio.FunctionDataSource(read, splits=("train", "test"), num_input_examples={"train": 1, "test": 1})
     upper = seqio.map_over_dataset(lambda example: {"targets": tf.strings.upper(example["text"])})
     yield seqio.TaskRegistry.add(
@@ -48,7 +48,7 @@ def texts(task: seqio.Task, split: str) -> list[str]:
 def test_rows_go_through_the_tasks_preprocessors(task):
     put_rows(task, Samples(task.name, {"*": [{"text": "mine"}, {"text": "größer"}]}))
     assert texts(task, "train") == texts(task, "test") == ["MINE", "GRößER"]
-    assert task.num_input_examples("test") == 1  # as the source says: rates of mixtures follow from it
+    assert task.num_input_examples("test") == 1  # as the source declares: rates of mixtures depend on it
     assert list(task.splits) == ["train", "test"]
     assert not task.supports_caching
 
@@ -98,7 +98,7 @@ def joined_again(example):
 
 
 def test_a_source_that_says_no_size_says_none_with_rows():
-    """SeqIO stops a job whose mixture has a rate by that size."""
+    """SeqIO stops a job whose mixture computes a rate from that size."""
     task = SimpleNamespace(source=seqio.FunctionDataSource(read, splits=("train",)))
     put_rows(task, Samples("unsized", {"*": [{"text": "mine"}]}))
     assert task._source.num_input_examples("train") is None
@@ -160,7 +160,7 @@ def test_values_that_make_no_tensor_are_refused(rows, message):
 
 @pytest.fixture(autouse=True)
 def nothing_is_prepared(monkeypatch, tmp_path: Path) -> None:
-    """Nothing is prepared, whatever is in the home folder."""
+    """Hides prepared data, including any in the home folder."""
     monkeypatch.setattr(tfds.core.constants, "DATA_DIR", str(tmp_path / "home"))
     monkeypatch.setattr(seqio.LazyTfdsLoader, "_MEMOIZED_BUILDERS", {})
 

@@ -1,4 +1,4 @@
-"""Stand-ins that commands of ``exec --standins=missing`` make for themselves."""
+"""Stand-ins that commands under ``exec --standins=missing`` make for themselves."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_two_processes_get_the_same_stand_ins_each_made_once(tmp_path: Path) -> 
     assert other.startswith("7 ")
     assert read.startswith("32100 8 ")
     assert read.endswith(" 8 a row")
-    assert ends == ["fails"] * 3  # in a bucket of the user's, what is missing is missing
+    assert ends == ["fails"] * 3  # nothing is generated in one of the user's buckets
     of_mine = (
         ": the bucket mine is there, so what it lacks is missing. Put it there, or leave the bucket to "
         "--create-buckets: what a bucket lacks that is made when it is first used is generated"
@@ -94,7 +94,7 @@ def test_two_processes_get_the_same_stand_ins_each_made_once(tmp_path: Path) -> 
         f"none for vocabulary gs://mine/none.model{of_mine}",
         "vocabulary gs://t5-data/vocabs/cc_en.32000/sentencepiece.model: 32,000 generated pieces",
     ]
-    # What is in no bucket, each makes.
+    # Each process generates what is not in a bucket.
     assert [lines.count(line) for line in sorted(set(lines))] == [2, 1, 1, 2, 2, 2, 2, 1]
     assert not list((tmp_path / "root" / ".t5x-harness" / "standins").glob("process-*"))
 

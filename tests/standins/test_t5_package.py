@@ -25,7 +25,7 @@ seqio.SentencePieceVocabulary.extra_ids = 100
 
 @pytest.fixture
 def guide(zygote: Zygote, tmp_path: Path) -> Callable[..., LocalRun]:
-    """Makes the run of the guide's example."""
+    """Returns a function that makes the run of the guide's example."""
 
     def make(gin: str = "", **options: object) -> LocalRun:
         (tmp_path / "run.gin").write_text(GUIDE + gin)
@@ -103,7 +103,7 @@ def test_a_package_t5_that_is_there_is_taken(tmp_path: Path) -> None:
 
 
 def test_chunks_fill_the_lengths_of_t5() -> None:
-    """512 tokens of inputs and 114 of targets, as in T5's paper; a vocabulary's highest ids are the sentinels."""
+    """Chunks have 512 tokens of inputs and 114 of targets, as in T5's paper; the highest ids are the sentinels."""
     pytest.importorskip("seqio")
     import seqio
     import tensorflow as tf

@@ -1,4 +1,4 @@
-"""Generated vocabularies: their sizes, their special ids, that every text comes back, and SeqIO's on their files."""
+"""Generated vocabularies have the right sizes and special ids, decode what they encode, and work in SeqIO."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_every_text_comes_back_in_python_and_in_tensorflow(size, tmp_path: Path)
         ids = vocabulary.encode(text)
         assert vocabulary.decode(ids) == text
         assert vocabulary.encode_tf(text).numpy().tolist() == ids
-        # TensorFlow's decoder drops spaces in front, of any model.
+        # TensorFlow's decoder drops leading spaces with every model.
         assert vocabulary.decode_tf(tf.constant(ids, tf.int32)).numpy().decode() == text.lstrip(" ")
 
 
@@ -93,13 +93,13 @@ def test_no_room_for_special_ids():
 
 
 def test_english_is_cut_into_few_pieces(tmp_path: Path):
-    """Otherwise a run on generated vocabularies would truncate what the real one does not."""
+    """Otherwise, a run on generated vocabularies would truncate texts that the real vocabulary does not."""
     text = "translate English to German: The house at the end of our street was built by a farmer in the last century."
     assert len(written(tmp_path / "generated.model", VocabularySize(32_000)).encode(text)) < 2 * len(text.split())
 
 
 def test_stock_vocabularies_have_the_same_pieces_wherever_their_sentinels_come_from(tmp_path: Path):
-    """Stock tasks read cc_all.32000 with extra_ids=100, T5X's model files cc_all.32000.100extra with none."""
+    """Stock tasks read cc_all.32000 with extra_ids=100; T5X's model files read cc_all.32000.100extra without any."""
     models = []
     for name, extra_ids in (("cc_all.32000", 100), ("cc_all.32000.100extra", 0)):
         size = size_of(T5.format(name), rows=32128, extra_ids=extra_ids)
@@ -112,13 +112,13 @@ PATH = T5.format("cc_all.32000.100extra")
 
 @pytest.fixture
 def noted() -> list[tuple[str, str]]:
-    """What was generated."""
+    """Returns an empty list for notes of what was generated."""
     return []
 
 
 @pytest.fixture
 def install(monkeypatch, tmp_path: Path, noted) -> Callable[..., None]:
-    """Makes files up in this process until the test ends."""
+    """Returns a function that generates vocabulary files in this process until the test ends."""
     monkeypatch.setattr(seqio.vocabularies, "_load_model", seqio.vocabularies._load_model)
 
     def call(policy: StandInPolicy = StandInPolicy.MISSING, rows: int | None = 32_128) -> None:

@@ -1,4 +1,4 @@
-"""The sample trainer as a job of the emulated Vertex AI, sent by Google's own SDK in a process of its own."""
+"""The sample trainer as a job of the emulated Vertex AI, sent by Google's own SDK from a separate process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytest.importorskip("google.cloud.aiplatform")
 EXECUTOR = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-14.py310:latest"
 PACKAGE = "gs://my-bucket/trainer-0.1.tar.gz"
 
-# The SDK takes seconds to import, so one process runs all programs, a line of JSON each.
+# The SDK takes seconds to import, so one process runs all programs, one line of JSON each.
 CLIENT = """
 import json, sys, time, traceback
 from google.cloud import aiplatform, storage
@@ -55,7 +55,7 @@ for line in asked:
 
 @pytest.fixture(scope="module")
 def by_sdk(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Any]]:
-    """Runs a program that has the SDK and the built package; its ``result`` comes back."""
+    """Returns a function that runs a program with the SDK and the built package, and returns its ``result``."""
     source = repository / "sample_tasks" / "trainer_package"
     project = Path(shutil.copytree(source, tmp_path_factory.mktemp("trainer") / "project"))
     build = [sys.executable, "setup.py", "--quiet", "sdist", "--formats=gztar"]

@@ -1,4 +1,4 @@
-"""The sample trainer by itself: run here, by several replicas, and built into the distribution that a job installs."""
+"""The sample trainer by itself: run here, as several replicas, and built into the distribution that jobs install."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 from t5x_harness.google.vertex.validation import judge
 
-# As the service has been seen to write it.
+# In the form that the service was observed to write.
 CLUSTER = {
     "cluster": {
         "workerpool0": ["cmle-training-workerpool0-1d969d3ba6-0:2222"],
@@ -29,7 +29,7 @@ CLUSTER = {
 
 @pytest.fixture
 def project(repository: Path, tmp_path: Path) -> Path:
-    """A copy of the project, so that nothing is left in the source tree."""
+    """Copies the project, so that nothing is left in the source tree."""
     return Path(shutil.copytree(repository / "sample_tasks" / "trainer_package", tmp_path / "project"))
 
 
