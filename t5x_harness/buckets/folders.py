@@ -97,7 +97,7 @@ class Folder:
         return self.replace(name, content, 0)
 
     def replace(self, name: str, content: bytes, version: int) -> int | None:
-        """Overwrites the object of this generation; returns its new one, or None if the object has another by now."""
+        """Overwrites the object of this generation; returns its new one, or None if the object has since changed."""
         from google.api_core import exceptions
 
         with _as_storage_error(f"{self.address}/{name}"):

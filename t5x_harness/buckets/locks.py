@@ -45,7 +45,7 @@ def locked(place: AnyFolder, name: str, refusal: Refusal) -> Iterator[Lock]:
     Args:
       place: the folder.
       name: the name of a file in it, which exists as long as the lock is held.
-      refusal: makes the error that is raised if another process has the lock.
+      refusal: a function that makes the error that is raised if another process has the lock.
 
     Raises:
       Exception: the refusal's error.

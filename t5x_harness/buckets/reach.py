@@ -28,7 +28,7 @@ def is_unreachable(path: str) -> bool:
 
     A bucket that answers that it has no such file is within reach: the path is wrong, and the error is the user's.
     The same is true for a bucket that the user provided to the emulated Google Cloud. Any other emulated bucket holds
-    only what this run has written there.
+    only the files that this run has written there.
     """
     here = store()
     local = here.local(path) if here is not None else None

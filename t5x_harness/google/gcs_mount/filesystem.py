@@ -276,7 +276,7 @@ class FileSystem:
     def _leave(self, node: Node) -> None:
         """Releases the content after the last writer, unless readers remain, and after the last reader."""
         if node.staged and not node.writers:
-            if node.unsaved:  # the lost content is not that of the name, for remaining readers either
+            if node.unsaved:  # the lost content is no longer that of the name, even for remaining readers
                 node.generation = None
                 self._unname(node)
             self._replace_content(node, node.staged.descriptor)
@@ -306,7 +306,7 @@ class FileSystem:
         return (n for n in self._by_path.values() if n.unsaved and os.path.dirname(n.path) == folder)
 
     def _in_its_folder(self, path: bytes, make: Callable[[], Made]) -> Made:
-        """Makes a file or folder, and again after making the folders above it if they went with their last object."""
+        """Makes a file or folder; if the folders above it went with their last object, makes these and tries again."""
         try:
             return make()
         except FileNotFoundError:

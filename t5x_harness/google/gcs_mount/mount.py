@@ -34,7 +34,7 @@ class MountMode(enum.StrEnum):
 def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> Way:
     """Makes this process, and all that it starts from now on, see the store at ``/gcs``, permanently; returns how.
 
-    The process must have a single thread, as after a fork: the kernel gives a user namespace to no other. If the
+    The process must have a single thread, as after a fork: the kernel refuses any other a user namespace. If the
     machine allows no namespace, Python is patched; see :func:`patch`. The folder ``buckets`` is made if needed.
 
     Raises:
@@ -58,7 +58,7 @@ def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER
 
 
 def enter_from_environment(environment: Mapping[str, str]) -> None:
-    """Calls :func:`enter` with the values of variables, if they name a store; raises as it does."""
+    """Calls :func:`enter` with the values of variables, if they name a store; raises its errors."""
     if root := environment.get(ROOT_VARIABLE):
         enter(root, environment.get(MODE_VARIABLE) or MountMode.FOLDER)
 

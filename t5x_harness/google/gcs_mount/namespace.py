@@ -1,7 +1,7 @@
 """A mount namespace for this process and its children, in which a folder is mounted at ``/gcs``.
 
 It is invisible from outside, and disappears with its last process, so that there is nothing to clean up. It needs no
-capability, helper or set-uid program if the kernel lets users have namespaces of their own.
+capability, helper or set-uid program if the kernel lets ordinary users create namespaces.
 
 Only the standard library is used, because this runs in front of commands and has to load in milliseconds.
 """

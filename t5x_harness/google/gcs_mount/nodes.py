@@ -108,7 +108,7 @@ class StagedContent:
         return FileGeneration.of(os.fstat(self.descriptor))
 
     def _link(self, path: bytes) -> None:
-        """Gives the content a new name."""
+        """Links the content to a new name."""
         # Python follows the link only if it is given a folder's descriptor, which an absolute path ignores.
         nameless = f"/proc/self/fd/{self.descriptor}"
         os.link(nameless, path, src_dir_fd=self.descriptor, follow_symlinks=True)

@@ -200,7 +200,7 @@ _NO_SNIFFING = b"X-Content-Type-Options: nosniff"  # so that no browser treats a
 
 
 def plain_answer(status: int, text: str, reason: str = "") -> bytes:
-    """Returns a complete answer of one line, and ``reason`` as its phrase, after which the connection is closed."""
+    """Returns a complete answer of one line, with ``reason`` as its phrase, that closes the connection."""
     body = f"{text}\n".encode("ascii", "replace")
     line = f"HTTP/1.1 {status} {reason or http.HTTPStatus(status).phrase}".encode("ascii", "replace")
     fields = b"Content-Type: text/plain\r\nConnection: close\r\nContent-Length: %d" % len(body)

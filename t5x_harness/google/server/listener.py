@@ -21,7 +21,7 @@ from t5x_harness.google.server.settings import ServerError
 BUSY = float("inf")
 
 _HEAD_SECONDS = 60.0
-_CHECKS = 4  # in that time
+_CHECKS = 4  # the number of checks in that time
 
 
 class Waiting(Protocol):

@@ -28,7 +28,8 @@ class ServerSettings:
 
     Attributes:
       root: the folder that keeps the buckets; None for a temporary folder that is removed with the server.
-      app: makes the application for Cloud Storage, a ``StorageApp``: ``module:factory``, called with the root.
+      app: the factory of the application for Cloud Storage, as ``module:factory``; it takes the root and returns a
+        ``StorageApp``.
     """
 
     root: Path | None = None

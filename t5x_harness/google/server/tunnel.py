@@ -26,9 +26,9 @@ def relay(
     """Returns the protocol of a connection that is relayed to a port of this machine, as fast as both ends accept it.
 
     Args:
-      port: returns the port. It is called when a client has connected, and may take time.
+      port: a function that returns the port. It is called when a client has connected, and may take time.
       host: the host that the client asked for; empty if it is not known.
-      hosts: maps the local port of the relay's other end to the host, for as long as the relay lasts.
+      hosts: a map from the local port of the relay's other end to the host; it has an entry while the relay lasts.
     """
     hosts = {} if hosts is None else hosts
 
@@ -111,10 +111,10 @@ class Proxy(asyncio.Protocol):
     """One connection to the proxy.
 
     Args:
-      context: ends TLS inside a tunnel.
-      inside: makes the protocol inside a tunnel to a host, whose connection is made once TLS has begun.
-      plain: makes the protocol of a connection that is not a tunnel.
-      connections: has this connection until it becomes a tunnel or plain HTTP.
+      context: the TLS context of the server's end of a tunnel.
+      inside: a function that makes the protocol inside a tunnel to a host. It is connected once TLS has begun.
+      plain: a function that makes the protocol of a connection that is not a tunnel.
+      connections: the open connections, which include this one until it becomes a tunnel or plain HTTP.
     """
 
     def __init__(
@@ -223,8 +223,8 @@ class ByProtocol(asyncio.Protocol):
     Clients of gRPC offer only ``h2`` and get it. All others also offer HTTP/1.1, or offer nothing, and get HTTP/1.1.
 
     Args:
-      http: makes the protocol for HTTP/1.1.
-      grpc: makes the protocol for HTTP/2 to a host.
+      http: a function that makes the protocol for HTTP/1.1.
+      grpc: a function that makes the protocol for HTTP/2 to a host.
       host: the host that the client asked for; empty if it is not known.
     """
 

@@ -222,7 +222,7 @@ class GrpcService:
         self._grpc: Any = await asyncio.to_thread(importlib.import_module, "grpc")
         await asyncio.to_thread(importlib.import_module, "grpc.aio")
         options = (
-            ("grpc.so_reuseport", 0),  # for this process alone: by default gRPC lets several listen on one port
+            ("grpc.so_reuseport", 0),  # by default, gRPC lets several processes listen on one port
             ("grpc.max_receive_message_length", _LARGEST_MESSAGE),
         )
         self._server = self._grpc.aio.server(handlers=(self,), options=options)

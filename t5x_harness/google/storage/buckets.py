@@ -50,7 +50,7 @@ class Buckets:
         return [self._known[name] for name in sorted(self._known)]
 
     def patch(self, name: str, changes: Mapping[str, object], preconditions: Preconditions) -> Bucket:
-        """Applies a JSON merge patch to the fields; raises as ``ObjectStore.patch_bucket`` does."""
+        """Applies a JSON merge patch to the fields; raises the errors of ``ObjectStore.patch_bucket``."""
         bucket = self.get(name)
         preconditions.check(bucket)
         fields = merge_patch(bucket.fields, changes)

@@ -102,7 +102,7 @@ class Core:
         return True
 
     def forget_gone(self, record: ObjectRecord, *, wait: bool = True) -> None:
-        """Forgets an object whose file is gone; on a full disk this waits, because no one sees the object anyway."""
+        """Forgets an object whose file is gone; on a full disk this waits, because the object is invisible anyway."""
         try:
             with self.changing(wait=wait):
                 self.bodies.forget(record)
@@ -140,7 +140,7 @@ class Core:
         also: Callable[[StoredObject], None] | None = None,
         wait: bool = True,
     ) -> StoredObject:
-        """Makes an incoming file the body of an object; raises as methods of ObjectStore do.
+        """Makes an incoming file the body of an object; raises the errors of ObjectStore's methods.
 
         The transaction decides. If the process is killed before it, the file is dropped; if it is killed after it, the
         file is put in its place when the store is opened again. ``also`` is called in the transaction; if it raises,
@@ -195,7 +195,7 @@ class TreeView:
         return live
 
     def see(self, bucket: str, name: str, record: ObjectRecord | None) -> ObjectRecord | None:
-        """Looks at the tree; returns the record that is valid now, or None; raises as :meth:`live` does."""
+        """Looks at the tree; returns the record that is valid now, or None; raises the errors of :meth:`live`."""
         if record is not None and record.place is BodyPlace.FOLDER:
             return record if os.path.isdir(self._core.layout.folder_path(bucket, name) or "") else None
         path = self._core.layout.tree_path(bucket, name)
@@ -232,7 +232,7 @@ class TreeView:
             preconditions.check(None if record is None else record.object)
 
     def need(self, bucket: str, name: str, preconditions: Preconditions) -> ObjectRecord:
-        """Returns the record of an object; raises as methods of ObjectStore do, and as :meth:`live` does."""
+        """Returns the record of an object; raises the errors of ObjectStore's methods and of :meth:`live`."""
         check_object_name(name)
         self._core.buckets.get(bucket)
         record, generation = self.live(bucket, name), preconditions.generation
@@ -279,7 +279,7 @@ class TreeView:
             except sqlite3.Error as error:
                 if not is_full(error):
                     raise
-                # The file is listed anyway, with a generation that holds while the file stays and the disk is full.
+                # The file is listed anyway, with a generation that is valid while the file stays and the disk is full.
                 stays = dataclasses.replace(found, generation=identity.mtime // 1000)
                 self._unrecorded[bucket, name] = dataclasses.replace(record, object=stays)
                 return True

@@ -1,7 +1,7 @@
 """The records of the store in SQLite, which survive the end of the process at any moment.
 
 Commits reach the operating system before anything is answered, so a killed server forgets nothing. A power cut is
-different: the database stays consistent (SQLite's WAL with synchronous=NORMAL) but may lose the last moments. Bodies
+different: the database stays consistent (SQLite's WAL with synchronous=NORMAL) but may lose the last changes. Bodies
 are not synced, so an object written shortly before may have an empty or truncated file. Such a file differs from the
 recorded one and is treated as a change from outside: it becomes a new generation with the content that is left.
 """
@@ -343,7 +343,7 @@ def _upload(row: tuple[str, int, str, bytes, str, str, str, str | None]) -> Uplo
 
 
 def _fields_to_text(fields: ObjectFields) -> str:
-    """Returns the fields that a client has set as JSON, or an empty string if there are none."""
+    """Returns, as JSON, the fields that a client has set, or an empty string if it has set none."""
     return _remembered_text(fields) if fields.metadata is None else _make_text(fields)
 
 
@@ -362,7 +362,7 @@ def _make_fields(text: str) -> ObjectFields:
 
 
 def _to_json(value: object) -> str:
-    """Returns JSON that an answer can repeat, of a value's fields if it is a dataclass.
+    """Returns a value, or the fields of a dataclass, as JSON that an answer can repeat.
 
     Raises:
       ValueError: the value has text that is not Unicode, or a number that JSON does not have.

@@ -1,4 +1,4 @@
-"""The disk under a store: its locks, its errors in words, and a reserve of space for when it is full."""
+"""The disk under a store: its locks, the messages for its errors, and a reserve of space for when it is full."""
 
 from __future__ import annotations
 

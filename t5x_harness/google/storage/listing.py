@@ -20,8 +20,8 @@ _RECORDS_AT_A_TIME = 200
 def list_objects(core: Core, bucket: str, query: ListingQuery) -> Listing:
     """Returns a page of the objects of a bucket at one moment.
 
-    The store's lock is held for about 40 ms with 1000 objects: without it, a page could show an object that moves from
-    one name to another twice, or not at all. Small requests then wait in a thread.
+    The store's lock is held for about 40 ms with 1000 objects: without it, a page could show an object twice, or
+    not at all, if it is renamed meanwhile. Small requests then wait in a thread.
 
     Raises:
       Invalid: the page token, glob or number of results is invalid.
@@ -49,7 +49,7 @@ def _utf8(text: str) -> bytes:
 
 
 class _Page:
-    """A page of a listing, with the texts of its query in bytes; raises Invalid as :func:`list_objects` does."""
+    """A page of a listing, with the texts of its query in bytes; raises Invalid like :func:`list_objects`."""
 
     def __init__(self, query: ListingQuery) -> None:
         if query.max_results < 1:

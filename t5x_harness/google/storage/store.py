@@ -247,7 +247,7 @@ class ObjectStore:
         self._core.run(action)
 
     def move(self, source: SourceObject, name: str, preconditions: Preconditions = ANY) -> StoredObject:
-        """Gives an object another name in its bucket, atomically; it replaces the object of that name.
+        """Renames an object in its bucket, atomically; it replaces an object that has the new name.
 
         Bytes and fields stay; the generation and the times are new, and the metageneration is 1. The preconditions are
         on the object that has the new name.

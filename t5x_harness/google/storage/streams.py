@@ -78,7 +78,7 @@ class ObjectWriter(BodyWriter):
     def commit(self, expected: Checksums = Checksums(), *, wait: bool = True) -> StoredObject:  # noqa: B008 (it is frozen)
         """Makes the bytes so far a new generation of the object; raises Invalid if they have other checksums.
 
-        It also raises the errors of ObjectStore's methods; after WouldWait, too, the bytes are dropped.
+        It also raises the errors of ObjectStore's methods; the bytes are then dropped, even after WouldWait.
         """
         with self:
             found = self._digest.checksums

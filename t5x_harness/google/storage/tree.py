@@ -23,7 +23,7 @@ def identity_of(status: os.stat_result) -> Identity:
 
 
 def identify(path: str) -> Identity | None:
-    """Returns the identity of a regular file, or None; raises PermissionError below a closed folder."""
+    """Returns the identity of a regular file, or None; raises PermissionError in a folder that may not be entered."""
     try:
         status = os.stat(path)
     except OSError as error:

@@ -183,7 +183,7 @@ class Uploads:
                     self._running.pop(upload_id, None)
 
     def _digest_rest(self, running: _Running, upload: Upload) -> None:
-        """Adds the bytes that were received before a restart of the server or a failed write to the checksums."""
+        """Updates the checksums with the bytes that were received before a restart of the server or a failed write."""
         if running.digested == upload.received:
             return
         running.digest, running.digested = Digest(), 0

@@ -80,7 +80,7 @@ def open_checked(
     xml: bool = False,
     wait: bool = True,
 ) -> ObjectReader:
-    """Opens an object for a request; raises as ``ObjectStore.open_read`` and :func:`check_read` do."""
+    """Opens an object for a request; raises the errors of ``ObjectStore.open_read`` and :func:`check_read`."""
     reader = store.open_read(bucket, name, preconditions, wait=wait)
     try:
         check_read(reader.object, headers, xml=xml)
@@ -124,7 +124,7 @@ def _tags(value: str) -> set[str]:
 
 
 def _moment(headers: Mapping[str, str], name: str) -> float | None:
-    """Returns the time in a header in seconds since 1970, or None if it is missing or, as HTTP demands, invalid."""
+    """Returns the time in a header in seconds since 1970, or None if it is missing or, as HTTP requires, invalid."""
     if name in headers:
         with contextlib.suppress(ValueError, OverflowError):
             return parsedate_to_datetime(headers[name]).timestamp()

@@ -1,4 +1,4 @@
-"""Cloud Storage with faults and a record of requests: an application around the one that answers."""
+"""Cloud Storage with faults and a record of requests: an application that wraps the one that answers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _TICK = 0.1
 
 
 class Exchange:
-    """One exchange of a request and its answer, counted and changed by a fault."""
+    """One exchange of a request and its answer, with its counts, and with a fault that may change it."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
@@ -84,7 +84,7 @@ class Exchange:
 
     async def _fail(self, status: int) -> None:
         while (message := await self._take())["type"] == "http.request" and message.get("more_body", False):
-            pass  # otherwise a client that still sends would see a reset
+            pass  # otherwise a client that is still sending would see a reset
         reason, code = _AS_GOOGLE_SAYS.get(status, ("backendError", "ServiceUnavailable"))
         error = StoreError(f"{PRODUCT}: {self.fault}", reason=reason, code=code)
         error.status = status
@@ -200,7 +200,7 @@ class _Faulting:
 def make_app(root: Path) -> StorageApp:
     """Returns Cloud Storage over a folder, with the private path ``PRIVATE/faults``.
 
-    Raises as ``app.make_app``.
+    Raises the errors of ``app.make_app``.
     """
     return _Faulting(storage.make_app(root))
 

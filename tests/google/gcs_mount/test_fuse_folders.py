@@ -97,7 +97,7 @@ def test_what_no_object_can_be_called_is_refused_at_once(
         lambda: kernel.rename("f", name),
         lambda: kernel.mkdir(name),
     ):
-        with pytest.raises(OSError) as caught:  # noqa: PT011 (its number is looked at)
+        with pytest.raises(OSError) as caught:  # noqa: PT011 (its number is checked)
             call()
         assert caught.value.errno == number
     assert content(store, "f") == b"x"

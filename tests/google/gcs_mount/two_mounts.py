@@ -163,7 +163,7 @@ class TwoMounts(RuleBasedStateMachine):
         if not error:
             yield
             return
-        with pytest.raises(OSError) as caught:  # noqa: PT011 (its number is looked at)
+        with pytest.raises(OSError) as caught:  # noqa: PT011 (its number is checked)
             yield
         assert errno.errorcode[caught.value.errno or 0] == errno.errorcode[error]
 

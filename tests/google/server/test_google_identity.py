@@ -1,4 +1,4 @@
-"""The token that each client gets, the access that the session's own gives, the metadata server, and refusals."""
+"""The tokens that clients get, the access of the session's own token, the metadata server, and refused requests."""
 
 from __future__ import annotations
 

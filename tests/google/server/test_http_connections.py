@@ -1,4 +1,4 @@
-"""The behavior of every HTTP port: large bodies both ways, long names, connections that are used again."""
+"""The behavior of every HTTP port: large bodies in both directions, long names, and reused connections."""
 
 from __future__ import annotations
 
@@ -116,4 +116,4 @@ def test_many_clients_at_once(google: EmulatedCloud) -> None:
         made.close()
 
     with ThreadPoolExecutor(16) as pool:
-        list(pool.map(ask, (f"client-{number}" for number in range(16))))  # which raises what one of them raised
+        list(pool.map(ask, (f"client-{number}" for number in range(16))))  # raises the error of any call

@@ -201,7 +201,7 @@ def test_a_server_without_descriptors_closes_what_waits_or_else_says_so_and_goes
             refusals.append(errno.EMFILE)
             busy = await connect()
             busy[1].write(b"PUT / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n")
-            assert await waiting[0].read() == b""  # it made room
+            assert await waiting[0].read() == b""  # it was closed to make room
             while not any(each.waits_since == BUSY for each in connections):
                 await asyncio.sleep(0.001)
             refusals.append(errno.EMFILE)

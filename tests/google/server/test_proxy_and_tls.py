@@ -22,7 +22,7 @@ REFUSED = (
 
 
 def _ask_proxy(google: EmulatedCloud, request: bytes) -> bytes:
-    """Returns what the proxy answers before it closes the connection."""
+    """Returns the proxy's answer until it closes the connection."""
     with socket.create_connection(("127.0.0.1", google.endpoints.proxy)) as connection:
         connection.settimeout(60)
         connection.sendall(request)

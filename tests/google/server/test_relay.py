@@ -152,7 +152,7 @@ def test_the_port_behind_the_relay_answers_nobody_else() -> None:
     import grpc
 
     async def status() -> tuple[grpc.StatusCode, str]:
-        service = GrpcService(cast(Any, None))  # is asked nothing
+        service = GrpcService(cast(Any, None))  # is never called
         async with grpc.aio.insecure_channel(f"127.0.0.1:{await service.port()}") as channel:
             call = channel.unary_unary("/google.cloud.aiplatform.v1.JobService/CreateCustomJob")(b"")
             with pytest.raises(grpc.aio.AioRpcError) as caught:
@@ -171,7 +171,7 @@ def test_nor_one_with_a_relay_s_port_at_another_address_of_the_loopback_interfac
     import grpc
 
     async def status() -> grpc.StatusCode:
-        service = GrpcService(cast(Any, None))  # is asked nothing
+        service = GrpcService(cast(Any, None))  # is never called
         port = await service.port()
         with socket.socket() as free:
             free.bind(("127.0.0.2", 0))
@@ -202,7 +202,7 @@ def test_nor_one_with_a_relay_s_port_at_another_address_of_the_loopback_interfac
 
 def test_clients_without_a_call_are_sent_off_without_an_error() -> None:
     async def codes() -> list[int]:
-        service = GrpcService(cast(Any, None))  # is asked nothing
+        service = GrpcService(cast(Any, None))  # is never called
         reader, writer = await asyncio.open_connection("127.0.0.1", await service.port())
         writer.write(PREFACE + frame(SETTINGS, 0))
         assert (await reader.readexactly(9))[3] == SETTINGS

@@ -137,7 +137,7 @@ class Lock:
 
 
 def interleaved(store: ObjectStore, chance: Random, *actors: Callable[[], Any]) -> list[Any]:
-    """Runs actors in turns on one store; returns what each returned or raised."""
+    """Runs actors in turns on one store; returns the result or the exception of each."""
     turns = Interleaving(chance)
     kept = store._core.lock
     for running in store.uploads._running.values():

@@ -136,7 +136,7 @@ def test_killed_while_writing(root: Path) -> None:
         allowed = {name: {index} for name, index in live.items()}
         for verb, index, name in said:
             if verb == "done":
-                allowed[name] = {pending}  # noqa: F821 (said right before)
+                allowed[name] = {pending}  # noqa: F821 (set right before)
             else:
                 pending = index if verb == "write" else None
                 allowed[name] = allowed[name] | {pending}

@@ -29,7 +29,7 @@ def test_a_new_file_is_an_object_with_checksums(store: ObjectStore, tree: Path, 
 @pytest.mark.parametrize("look", ["stat", "list", "read", "write"])
 def test_a_changed_file_is_a_new_generation(store: ObjectStore, tree: Path, look: str) -> None:
     before = store.write("data", "a", b"before", ObjectFields(content_type="x/y"))
-    (tree / "a").write_bytes(b"behind")  # as long
+    (tree / "a").write_bytes(b"behind")  # the same length
     if look == "write":
         with pytest.raises(PreconditionFailed):
             store.write("data", "a", b"x", preconditions=Preconditions(generation_match=before.generation))

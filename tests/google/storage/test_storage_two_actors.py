@@ -441,7 +441,7 @@ class TwoActors(RuleBasedStateMachine):
 
         return Deed(f"abort {self.state.parts[upload].mark}", run, (step,))
 
-    # What is checked.
+    # The checks.
 
     def drawn(self, data: st.DataObject, world: str, name: str) -> Deed:
         names = st.sampled_from([name, name, name, *NAMES])
