@@ -1,1 +1,1 @@
-"""Compiles full-size steps for the real slice, to know the memory that they need and their cost."""
+"""Compiles full-size steps for the real slice, to find the memory that they need and their cost."""

@@ -1,4 +1,4 @@
-"""What is known of one program at the config's own depth: read off the compiler, or extrapolated from few layers."""
+"""The account of a program at the config's own depth: taken from the compiler, or extrapolated from a few layers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from t5x_harness.aot.request import AotRun, ProgramSpec
 from t5x_harness.spec import AotMode, RunSpec
 
 CODE_OF_A_PRODUCT = 2**20
-"""Bytes of code for each instruction with products: a bound for programs whose code was not generated.
+"""Bytes of code per instruction with products: a bound for programs whose code was not generated.
 
-Code takes a device's memory, too, and its size cannot be worked out before: for 22 programs, formulas of the numbers
+Code also takes a device's memory, and its size cannot be computed beforehand: for 22 programs, formulas of the numbers
 and sizes of instructions were off by 36 % and more, and by 63 % for a program that they were not fitted to. So there is
 a bound: code grows with the products. In 29 programs it had 37,000 to 770,000 bytes for each, the more the larger the
 arrays: T5 1.1 from small to XXL with 1 to 12 layers, scanned layers, a tiny model; train, evaluation, predict and
@@ -27,15 +27,15 @@ score; v3 to v6e.
 
 @dataclasses.dataclass(frozen=True)
 class ProgramAccount:
-    """What one run of a program takes of one device.
+    """The resources of one device that one run of a program takes.
 
     Attributes:
       program: the program.
       why_whole: why all layers were compiled although the run asked for a few; empty otherwise.
-      memory: in bytes.
-      costs: of one run.
-      code_bytes: size of the program's code; None if no code was generated.
-      cpu_seconds: that lowering and compiling took; 0 if earlier runs had compiled it.
+      memory: the memory, in bytes.
+      costs: the costs of one run.
+      code_bytes: the size of the program's code; None if no code was generated.
+      cpu_seconds: the CPU seconds that lowering and compiling took; 0 if earlier runs had compiled it.
       host_bytes: the most memory of this machine that a compiling process had.
       is_extrapolated: whether its numbers are extrapolated from fewer layers.
     """
@@ -51,12 +51,12 @@ class ProgramAccount:
 
     @property
     def needed_bytes(self) -> int:
-        """What has to fit a device: what the compiler reserves, and the code if its size is known."""
+        """The bytes that have to fit a device: those that the compiler reserves, and the code if its size is known."""
         return self.memory.reserved_bytes + (self.code_bytes or 0)
 
     @property
     def unknown_bytes(self) -> int:
-        """The most that its code may take in addition to ``needed_bytes``; 0 if the code's size is known."""
+        """The most bytes that the code may take in addition to ``needed_bytes``; 0 if the code's size is known."""
         return self.costs.products * CODE_OF_A_PRODUCT if self.code_bytes is None else 0
 
 
@@ -70,7 +70,7 @@ def account_program(
 
     Raises:
       NotCompiled: it cannot be lowered or compiled.
-      WorkerError: a process cannot be started, or takes longer than it may.
+      WorkerError: a process cannot be started, or exceeds its time limit.
     """
     mode = spec.settings.aot
     if mode is AotMode.LOWER:
@@ -108,7 +108,7 @@ def _extrapolated(
             return each.result
     moment = highest([each.live for each in compiled], weights)
     state = sum(each.lowered.state_bytes * weight for each, weight in zip(compiled, weights, strict=True))
-    if moment is None or round(state) != run.state_bytes[program.name]:  # not a straight line
+    if moment is None or round(state) != run.state_bytes[program.name]:  # not linear in the depth
         return None
     for depth, each in enumerate(compiled):
         memory = compiler.memory_at(each, moment)
@@ -126,7 +126,7 @@ def account_of(
     Args:
       program: the program.
       compiled: the program with all layers, or at each of several depths; none exceeds the device's memory.
-      weights: of the depths; see :mod:`t5x_harness.aot.depth`.
+      weights: the weights of the depths; see :mod:`t5x_harness.aot.depth`.
       why_whole: why all layers were compiled although the run asked for a few.
     """
     results = [each.result for each in compiled]
@@ -147,7 +147,7 @@ def _memory(parts: Sequence[DeviceMemory], weights: Sequence[float]) -> DeviceMe
     peak = at_full_depth([part.peak_bytes for part in parts], weights)
     return DeviceMemory(
         peak_bytes=peak,
-        # Gaps are accidents of packing, and no more with more layers.
+        # Gaps are accidents of packing, and do not grow with more layers.
         reserved_bytes=peak + min(part.fragmentation_bytes for part in parts),
         kinds={kind: at_full_depth([part.kinds.get(kind, 0) for part in parts], weights) for kind in parts[0].kinds},
         buffers=_joined([part.buffers for part in parts], weights),

@@ -1,7 +1,8 @@
 """The compiler's own account of a program's memory: what it allocated, and when each value in it is live.
 
-It is in two text files that the compiler writes with the program: ``*-buffer-assignment.txt`` and ``*-live-range.txt``.
-JAX has no interface to it before code is generated, which takes nine tenths of a compilation.
+The account is in two text files that the compiler writes with the program: ``*-buffer-assignment.txt`` and
+    ``*-live-range.txt``.
+JAX offers no access to it before code is generated, which takes nine tenths of a compilation.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ class PlacedValue:
     Attributes:
       name: the instruction that makes it.
       index: its place in that instruction's tuple; empty for one that is not a tuple.
-      bytes: with padding.
-      offset: from the allocation's start.
-      type: as the program's text has it.
-      first: number of the first instruction at which it is live.
-      last: number of the last one; -1 for a value that the file of live ranges does not have.
+      bytes: the size with padding.
+      offset: the offset from the allocation's start.
+      type: the type, as the program's text has it.
+      first: the number of the first instruction at which it is live.
+      last: the number of the last such instruction; -1 for a value that the file of live ranges does not have.
     """
 
     name: str
@@ -54,11 +55,11 @@ class Allocation:
     """A piece of memory that the compiler allocated.
 
     Attributes:
-      bytes: size.
+      bytes: the size.
       space: the memory space that it is in.
       kind: the compiler's words: ``parameter``, ``constant``, ``preallocated-temp``, ``thread-local``, or empty.
-      parameter: number of the program's parameter that it holds.
-      values: what it holds, one after the other or side by side.
+      parameter: the number of the program's parameter that it holds.
+      values: the values that it holds, one after the other or side by side.
     """
 
     bytes: int
@@ -69,12 +70,12 @@ class Allocation:
 
     @property
     def is_temporary(self) -> bool:
-        """Whether it holds values that are needed only within a run."""
+        """Whether it holds values that are needed only during a run."""
         return self.kind == "preallocated-temp"
 
     @property
     def slots(self) -> Mapping[int, Sequence[PlacedValue]]:
-        """Its values by offset. Values of one offset follow each other in time, or are the same array."""
+        """Its values by offset. Values at one offset follow each other in time, or are the same array."""
         found: dict[int, list[PlacedValue]] = {}
         for value in self.values:
             found.setdefault(value.offset, []).append(value)
@@ -86,8 +87,9 @@ class BufferAssignment:
     """All memory of a program.
 
     Attributes:
-      allocations: in the compiler's order.
-      sequence: names of the instructions as the device runs them; live ranges are positions in it.
+      allocations: the allocations, in the compiler's order.
+      sequence: the names of the instructions in the order in which the device runs them; live ranges are positions in
+          it.
     """
 
     allocations: tuple[Allocation, ...]
@@ -111,7 +113,7 @@ def read_assignment(assignment: Path, live_ranges: Path) -> BufferAssignment:
     """Reads both files.
 
     Raises:
-      MemoryTextError: one is not what the compiler writes.
+      MemoryTextError: a file is not in the compiler's format.
     """
     sequence, ranges = _read_ranges(live_ranges)
     allocations = tuple(_read_allocations(assignment, ranges))
@@ -152,7 +154,7 @@ def _read_allocations(file: Path, ranges: Mapping[tuple[str, str], tuple[int, in
             elif head is not None and (found := _VALUE.match(line)):
                 values.append(_placed(found, ranges))
             elif head is not None and line.strip():
-                break  # what follows the allocations repeats them
+                break  # the text after the allocations repeats them
     if head is not None:
         yield _allocation(head, values)
 

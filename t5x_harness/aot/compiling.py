@@ -1,4 +1,4 @@
-"""Lowers and compiles one program at one depth in a process of its own, reads the result, and keeps it."""
+"""Lowers and compiles one program at one depth in its own process, reads the result, and keeps it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import OnProgress, RunProcess
 
-# Bytes of the process before it compiles, and for each operation: a little above what benchmarks/aot.py prints.
+# Bytes of the process before it compiles, and for each operation: a little more than benchmarks/aot.py prints.
 _BEGINNING = 1.0 * 2**30
 _FOR_EACH_OPERATION = {Until.MEMORY: 60_000.0, Until.CODE: 300_000.0}
 
-# Of both versions of control groups.
+# Files of both versions of control groups.
 _GROUP_FILES = (
     ("memory.max", "memory.current"),
     ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
@@ -56,14 +56,14 @@ def available_bytes(root: Path = Path("/")) -> int | None:
       root: the root of the file system.
 
     Returns:
-      None if the system does not say.
+      The bytes; None if the system does not tell.
     """
     found = []
     with contextlib.suppress(OSError):
         meminfo = (root / "proc/meminfo").read_text(encoding="utf-8")
         found += [int(size) * 1024 for size in re.findall(r"^MemAvailable:\s*(\d+)", meminfo, re.MULTILINE)]
     for limit, used in _GROUP_FILES:
-        with contextlib.suppress(OSError, ValueError):  # of another version, or without a limit
+        with contextlib.suppress(OSError, ValueError):  # the other version of control groups, or no limit
             most, taken = ((root / "sys/fs/cgroup" / name).read_text(encoding="utf-8") for name in (limit, used))
             found.append(int(most) - int(taken))
     return min(found, default=None)
@@ -75,15 +75,15 @@ _FORMAT = 8
 
 @dataclasses.dataclass(frozen=True)
 class CompiledProgram(JsonValue):
-    """What the compiler made of a program.
+    """The compiler's result for a program.
 
     Attributes:
-      lowered: what was known before.
+      lowered: the facts that were known before.
       result: the compiler's result.
       memory: the memory of one device; None if the program did not compile or was only lowered.
-      costs: of one run on one device; None likewise.
-      live: bytes of temporary values by moment; see :mod:`t5x_harness.aot.depth`.
-      at: the memory at other moments than the peak, by name, for those that were asked for.
+      costs: the costs of one run on one device; None in the same cases.
+      live: the bytes of temporary values by moment; see :mod:`t5x_harness.aot.depth`.
+      at: the memory at moments other than the peak, by name, if they were requested.
       is_kept: whether an earlier run compiled it.
     """
 
@@ -101,12 +101,12 @@ class Compiler:
     """Compiles programs of one run, one after the other.
 
     Attributes:
-      start: starts a process for one program of a run, in a folder of its own.
+      start: a function that starts a process for one program of a run, in its own folder.
       folder: the folder for all programs.
-      timeout: seconds that a compilation may take; None for no limit.
-      on_progress: called with ``{"stage", "note"}`` while a program is compiled.
-      waits: seconds that each compilation has waited for others on this machine.
-      readings: what the compiler wrote about programs at few layers, by fingerprint.
+      timeout: the seconds that a compilation may take; None for no limit.
+      on_progress: a function that is called with ``{"stage", "note"}`` while a program is compiled.
+      waits: the seconds that each compilation has waited for others on this machine.
+      readings: the compiler's files about programs with few layers, by fingerprint.
     """
 
     start: Callable[[Path, RunSpec], RunProcess]
@@ -136,13 +136,13 @@ class Compiler:
         Args:
           program: the program.
           spec: the run that it belongs to.
-          until: how far to compile; None to lower it only.
+          until: how far to compile; None to only lower it.
           depth: the number of layers in words, for progress notes; empty for all layers.
-          again: compile it even if its result is kept.
+          again: whether to compile it even if its result is kept.
 
         Raises:
           NotCompiled: it cannot be lowered, the compiler refuses it or crashes, or this machine has too little memory.
-          WorkerError: the process cannot be started, or takes longer than it may.
+          WorkerError: the process cannot be started, or exceeds its time limit.
         """
         folder = self.folder / program.name
         shutil.rmtree(folder, ignore_errors=True)
@@ -161,7 +161,7 @@ class Compiler:
                 return known
             self._await_turn(run, about)
             if not again and (known := _read(kept, lowered)) is not None:
-                return known  # another process has compiled the same meanwhile
+                return known  # another process has compiled the same program in the meantime
             needed, free = needed_bytes(lowered.operations, until), available_bytes()
             if free is not None and needed > free:
                 raise too_little_memory(needed, free, until)
@@ -236,7 +236,7 @@ def _read(kept: Path | None, lowered: LoweredProgram) -> CompiledProgram | None:
 
 
 def _write(kept: Path, compiled: CompiledProgram) -> None:
-    """Writes a result in one step, as two processes may compile the same program."""
+    """Writes a result atomically, because two processes may compile the same program."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     unfinished = kept.with_name(f"{kept.name}.{os.getpid()}")
     unfinished.write_text(json.dumps({"format": _FORMAT, **compiled.to_json()}), encoding="utf-8")

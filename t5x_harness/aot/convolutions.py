@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")
 _FIELD = re.compile(r"(\w+)=(\S+)")
 _WINDOW = {"size": 1, "stride": 1, "pad": 0, "lhs_dilate": 1, "rhs_dilate": 1}
-"""What says how a kernel moves along one dimension, and what each is by default."""
+"""The fields that describe how a kernel moves along one dimension, and their default values."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,10 +26,10 @@ class ProductSize(Tally):
     """Products of the same sizes, in one run of a program on one device.
 
     Attributes:
-      contracted: how many products add up to each element of the result.
-      sides: sizes of both sides of the result.
-      count: how often one runs.
-      flops: operations of all of them.
+      contracted: the number of products that add up to each element of the result.
+      sides: the sizes of both sides of the result.
+      count: the number of times that such a product runs.
+      flops: the operations of all of them.
     """
 
     contracted: int
@@ -49,14 +49,15 @@ class ProductSize(Tally):
 def product_size(instruction: Instruction, left: Shape, right: Shape) -> ProductSize | None:
     """Returns the sizes of one ``dot`` or ``convolution``; None for one without operations.
 
-    Each pair of elements is two operations: it is multiplied and added. Pairs with padding, or with holes between a
+    Each pair of elements takes two operations: a multiplication and an addition. Pairs with padding, or with holes
+        between a
     dilated input's elements, do not count. All positions of a kernel that meet one element of the result count as
     contracted together, as the compiler may join them.
 
     Args:
       instruction: the product.
-      left: shape of its first operand.
-      right: shape of its second.
+      left: the shape of its first operand.
+      right: the shape of its second operand.
     """
     (result,) = instruction.arrays
     labels = _LABELS.match(instruction.text("dim_labels") or "")

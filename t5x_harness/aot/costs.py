@@ -1,4 +1,4 @@
-"""What one device does in one run of a compiled program: operations, bytes of its memory, and collectives.
+"""The work of one device in one run of a compiled program: operations, bytes of its memory, and collectives.
 
 A loop counts as often as it runs, and a loop that may end early as often as it can. If the text does not show how often
 a loop runs, it counts as often as the caller says, and is named.
@@ -44,12 +44,12 @@ class Collective(Tally):
     """All collectives of a kind along the same axes of the mesh, in one run of the program.
 
     Attributes:
-      kind: such as ``all-reduce``.
+      kind: the kind, such as ``all-reduce``.
       axis: the mesh axes whose devices exchange data, such as ``data`` or ``data+model``; ``other`` for groups of
         devices that no axes span.
-      count: how often one runs.
-      bytes: the size of what they exchange on each device: the operand, or the result if that is larger.
-      sent_bytes: the least that a device has to send for them.
+      count: the number of times that such a collective runs.
+      bytes: the size of the data that they exchange on each device: the operand, or the result if that is larger.
+      sent_bytes: the least number of bytes that a device has to send for them.
     """
 
     kind: str
@@ -61,17 +61,17 @@ class Collective(Tally):
 
 @dataclasses.dataclass(frozen=True)
 class DeviceCosts:
-    """What one device does in one run of the program.
+    """The work of one device in one run of the program.
 
     Attributes:
-      flops: floating-point operations, of products and of everything else.
-      product_flops: operations of products alone, which the matrix units do.
-      hbm_bytes: bytes read from and written to the device's large memory, with the padding of tiles.
-      collectives: the largest first.
-      loops_of_most: names of loops that may end earlier than they are counted.
-      loops_of_unknown_length: names of loops for which the text does not show how often they run.
-      products: number of instructions with products; an instruction in a loop counts once.
-      product_sizes: the products by their sizes, the most operations first.
+      flops: the floating-point operations of products and everything else.
+      product_flops: the operations of products alone, which run on the matrix units.
+      hbm_bytes: the bytes read from and written to the device's large memory, with the padding of tiles.
+      collectives: the collectives, the largest first.
+      loops_of_most: the names of loops that may end earlier than the count assumes.
+      loops_of_unknown_length: the names of loops for which the text does not show how often they run.
+      products: the number of instructions with products; an instruction in a loop counts once.
+      product_sizes: the products by their sizes, those with the most operations first.
     """
 
     flops: int
@@ -85,13 +85,14 @@ class DeviceCosts:
 
 
 def costs_of(program: HloProgram, mesh: Mapping[str, int], longest_loop: int = 1) -> DeviceCosts:
-    """Adds up what one device does in one run of a program.
+    """Adds up the work of one device in one run of a program.
 
     Args:
       program: the compiled program.
-      mesh: devices by mesh axis, in the order of the mesh that the program was compiled for. The program numbers
+      mesh: the devices by mesh axis, in the order of the mesh for which the program was compiled. The program numbers
         devices as they follow each other in it.
-      longest_loop: how often a loop runs whose text does not show it, such as one that decodes until every example
+      longest_loop: the number of rounds of a loop if the text does not show it, such as one that decodes until every
+          example
         has ended.
     """
     counter = _CostCounter(program, longest_loop)
@@ -114,8 +115,8 @@ def axes_of(groups: Groups | None, mesh: Mapping[str, int]) -> str:
     """Names the mesh axes that groups of devices span, such as ``data+model``; ``other`` if no axes span them.
 
     Args:
-      groups: positions in the mesh, row by row.
-      mesh: devices by mesh axis, in order.
+      groups: the positions in the mesh, row by row.
+      mesh: the devices by mesh axis, in order.
     """
     if groups is None:
         return _OTHER
@@ -132,7 +133,7 @@ def axes_of(groups: Groups | None, mesh: Mapping[str, int]) -> str:
 
 
 class _CostCounter:
-    """Counts what a program does, each computation once."""
+    """Counts the work of a program, analyzing each computation once."""
 
     def __init__(self, program: HloProgram, longest_loop: int) -> None:
         self._program = program
@@ -165,7 +166,7 @@ class _CostCounter:
 
     @functools.cache  # noqa: B019, as a counter lives for one count
     def products(self, computation: Computation) -> tuple[tuple[ProductSize, ...], ...]:
-        """Returns the products of each instruction of a computation that has any, the products in its fusion too."""
+        """Returns the products of each instruction of a computation that has any, including those in its fusion."""
         found = (tuple(self._products_of(computation, instruction)) for instruction in computation.instructions)
         return tuple(filter(None, found))
 
@@ -223,7 +224,7 @@ class _CostCounter:
             return 2 * _in_hbm(instruction.arrays)
         if instruction.opcode == "dynamic-update-slice":
             return 2 * _in_hbm(operands[1].arrays)
-        if instruction.opcode.endswith("-start"):  # what it yields has its operands in it, too
+        if instruction.opcode.endswith("-start"):  # its result also contains its operands
             return _in_hbm(operands[0].arrays) + _in_hbm(instruction.arrays[len(operands) : 2 * len(operands)])
         return sum(_in_hbm(operand.arrays) for operand in operands) + _in_hbm(instruction.arrays)
 
@@ -264,7 +265,7 @@ def _read_of(called: Computation, number: int) -> int:
         is_first = user.operands[0] == parameter.name
         if is_first and user.opcode in _READS_PART:
             parts += sum(shape.padded_bytes for shape in user.arrays)
-        # The rest of what is updated stays where it is, and a tuple passes it on unchanged.
+        # The rest of an updated array stays in place, and a tuple passes it on unchanged.
         elif not (is_first and user.opcode == "dynamic-update-slice") and not (user.is_root and user.opcode == "tuple"):
             return whole
     return min(parts, whole)
@@ -296,13 +297,13 @@ def _size(kind: str, instruction: Instruction, where: Computation) -> int:
     """Returns the bytes of a collective's operands, or of its result if it gathers."""
     moved = [shape for name in instruction.operands for shape in where.by_name[name].arrays]
     if kind == "all-gather":
-        is_started = instruction.opcode.endswith("-start")  # its value has the operands, too
+        is_started = instruction.opcode.endswith("-start")  # its value also contains the operands
         moved = list(instruction.arrays[len(moved) : 2 * len(moved)] if is_started else instruction.arrays)
     return sum(shape.bytes for shape in moved)
 
 
 def _sent(kind: str, size: int, members: int) -> int:
-    """Returns the least that one device sends; an all-reduce is a reduce-scatter and an all-gather."""
+    """Returns the least number of bytes that one device sends; an all-reduce is a reduce-scatter and an all-gather."""
     if kind == "collective-permute":
         return size
     return size * (members - 1) // members * (2 if kind == "all-reduce" else 1)

@@ -1,9 +1,9 @@
-"""Stacks of equal layers at a few depths, and the straight lines from these to the full depth.
+"""Extrapolates stacks of equal layers linearly from a few depths to the full depth.
 
-Where every deep stack has as many layers as the others, two depths give the line. Otherwise there is one depth of all,
+If all deep stacks have the same number of layers, two depths determine the line. Otherwise there is one depth of all,
 and one more for each stack.
 
-What is live at a moment of a step grows by the same bytes with each further layer. But moments grow differently: the
+The live memory at a moment of a step grows by the same bytes with each further layer. But moments grow differently: the
 one with the most live bytes at few layers need not have them at many. So each moment is extrapolated by itself. A
 moment is known by JAX's name of the instruction that the device runs, with layers counted from the nearer end of their
 stack: the first is ``layers_0``, the last ``layers_-1``.
@@ -18,19 +18,19 @@ from t5x_harness.aot.buffers import BufferAssignment
 from t5x_harness.aot.program_text import HloProgram
 
 LOW, HIGH = 2, 6
-"""Layers of each stack: even, as models may alternate between two kinds. Further apart is slower and more exact."""
+"""Layers of each stack: even, as models may alternate between two kinds. Greater distances are slower and more exact."""
 
 
 def depths_of(stacks: Mapping[str, int]) -> tuple[list[dict[str, int]], list[float]]:
     """Chooses the depths to compile, and the weight of each in a sum that is the full depth; they add up to 1.
 
-    Stacks of few layers keep them.
+    Stacks with few layers keep all of them.
 
     Args:
       stacks: the layers of each stack at full depth, by binding.
 
     Returns:
-      Layers by binding for each depth, and the weights; no depth if all layers are compiled at once.
+      The layers by binding for each depth, and the weights; no depths if all layers are compiled at once.
     """
     deep = {binding: layers for binding, layers in stacks.items() if layers > HIGH}
     if not deep:
@@ -49,14 +49,14 @@ def at_full_depth(values: Sequence[float], weights: Sequence[float]) -> int:
 
 _NUMBERED = re.compile(r"(.*?/\w+_)(\d+)(/.*)")
 _EDGE = LOW // 2
-"""How many layers at either end of a stack are known by name: all of them at the lowest depth."""
+"""The number of layers at either end of a stack that are known by name: all of them at the lowest depth."""
 
 _HALF = 0.5
-"""The least part of a depth's peak that makes a moment comparable: the compiler orders lower ones as it likes."""
+"""The least part of a depth's peak that makes a moment comparable; the compiler may reorder lower moments."""
 
 
 def moments_of(program: HloProgram, assignment: BufferAssignment) -> dict[str, int]:
-    """Numbers a program's moments in its sequence, by name; of equal names, the moment with the most live bytes."""
+    """Numbers a program's moments in its sequence by name; for equal names, the one with the most live bytes counts."""
     run = (program.instructions.get(name) for name in assignment.sequence)
     named = [(name, _NUMBERED.fullmatch(name)) for name in (each.op_name if each else "" for each in run)]
     depths: dict[str, int] = {}
@@ -67,7 +67,7 @@ def moments_of(program: HloProgram, assignment: BufferAssignment) -> dict[str, i
     found: dict[str, int] = {}
     for moment, (name, part) in enumerate(named):
         known = name
-        if part is not None and (layer := int(part[2])) >= _EDGE:  # named from the other end, unless in between
+        if part is not None and (layer := int(part[2])) >= _EDGE:  # named from the other end, unless it is in between
             from_end = layer - depths[part[1]]
             known = f"{part[1]}{from_end}{part[3]}" if from_end >= -_EDGE else ""
         if known and (known not in found or live[moment] > live[found[known]]):
@@ -79,8 +79,8 @@ def highest(depths: Sequence[Mapping[str, int]], weights: Sequence[float]) -> st
     """Returns the name of the moment with the most memory in use at the full depth; None if no moment is comparable.
 
     Args:
-      depths: bytes of temporary values by moment, at each depth.
-      weights: of the depths; see :mod:`t5x_harness.aot.depth`.
+      depths: the bytes of temporary values by moment, at each depth.
+      weights: the weights of the depths.
     """
     least = [_HALF * max(live.values(), default=0) for live in depths]
     common = [

@@ -1,4 +1,4 @@
-"""The parts of a compiled program, and equal ones counted as one.
+"""The parts of a compiled program, with equal parts counted as one.
 
 The parts are shapes with their layouts, groups of devices, instructions, and computations.
 """
@@ -29,10 +29,10 @@ class Shape:
 
     Attributes:
       dtype: XLA's name of the element type, such as ``bf16``.
-      dims: sizes.
-      minor_to_major: numbers of the dimensions, starting with the one whose elements are adjacent in memory.
-      tiles: sizes of the tiles that memory is laid out in, outermost first; empty if there are none.
-      space: number of the memory space, ``HBM`` or one on the chip.
+      dims: the sizes.
+      minor_to_major: the numbers of the dimensions, starting with the one whose elements are adjacent in memory.
+      tiles: the sizes of the tiles in which memory is laid out, outermost first; empty if there are none.
+      space: the number of the memory space, ``HBM`` or one on the chip.
     """
 
     dtype: str
@@ -43,23 +43,23 @@ class Shape:
 
     @property
     def elements(self) -> int:
-        """Elements of the array."""
+        """The number of elements."""
         return math.prod(self.dims)
 
     @property
     def bits(self) -> int:
-        """Bits of one element, such as 16 for ``bf16``."""
+        """The bits of one element, such as 16 for ``bf16``."""
         size = re.search(r"\d+", self.dtype)
         return 8 if self.dtype == "pred" else int(size[0]) if size else 0
 
     @property
     def bytes(self) -> int:
-        """Bytes of its elements without padding."""
+        """The bytes of its elements without padding."""
         return -(-self.elements * self.bits // 8)
 
     @property
     def padded_bytes(self) -> int:
-        """Bytes of its tiles, with the parts that hold nothing."""
+        """The bytes of its tiles, including the parts that hold nothing."""
         if not self.tiles:
             return self.bytes
         # Tiles cover the minor dimensions. A further tile divides the sizes of a tile, and pads them once more.
@@ -73,7 +73,7 @@ class Shape:
 
     @property
     def in_tiles(self) -> tuple[int, ...]:
-        """Sizes padded to the outermost tiles; inner tiles divide these, or pad sizes of their own."""
+        """The sizes padded to the outermost tiles; inner tiles divide these, or add their own padding."""
         sizes = list(self.dims)
         tile = self.tiles[0] if self.tiles else ()
         for number, part in zip(self.minor_to_major, reversed(tile), strict=False):
@@ -118,11 +118,11 @@ _USED_AXIS = re.compile(r"['\"]?([\w.-]+)['\"]?(?::\((\d+)\)(\d+))?")
 
 @dataclasses.dataclass(frozen=True)
 class Groups:
-    """Which devices take part in a collective together.
+    """The groups of devices that take part in a collective together.
 
     Attributes:
-      members: positions in the program's device assignment, a tuple for each group; empty if all are in one group.
-      pairs: source and target of each transfer, for a permutation.
+      members: the positions in the program's device assignment, a tuple for each group; empty if all are in one group.
+      pairs: the source and target of each transfer, for a permutation.
     """
 
     members: tuple[tuple[int, ...], ...] = ()
@@ -188,10 +188,10 @@ class Instruction:
     """One instruction.
 
     Attributes:
-      name: as the text has it, without ``%``.
-      opcode: such as ``fusion``.
+      name: the name as the text has it, without ``%``.
+      opcode: the operation, such as ``fusion``.
       arrays: the arrays of its value, also within tuples.
-      operands: names of the instructions whose values it takes.
+      operands: the names of the instructions whose values it takes.
       literal: the text between its parentheses, for constants and parameters.
       attributes: the text after its operands.
       is_root: whether its value is the value of its computation.
@@ -234,8 +234,8 @@ class Computation:
     """A sequence of instructions, in the order in which the device runs them if the program is scheduled.
 
     Attributes:
-      name: as the text has it, without ``%``.
-      instructions: in the text's order.
+      name: the name as the text has it, without ``%``.
+      instructions: the instructions, in the text's order.
     """
 
     name: str
@@ -268,7 +268,7 @@ class Computation:
 
 @dataclasses.dataclass(frozen=True)
 class Tally:
-    """Things that are equal in the fields before ``count``, which adds up along with the fields after it."""
+    """Equal things, counted: equal in the fields before ``count``; ``count`` and the fields after it add up."""
 
     @property
     def what(self) -> tuple[object, ...]:
@@ -287,11 +287,11 @@ T = TypeVar("T", bound=Tally)
 
 
 def added_up(tallies: Iterable[tuple[T, float]], by: str) -> tuple[T, ...]:
-    """Joins the tallies of equal things; those that come to nothing are left out.
+    """Joins the tallies of equal things, and leaves out those whose numbers are all 0.
 
     Args:
-      tallies: each with the factor that its numbers are multiplied by.
-      by: the field to sort by, the largest first.
+      tallies: the tallies, each with the factor by which its numbers are multiplied.
+      by: the field to sort by, largest first.
     """
     equal: dict[tuple[object, ...], list[tuple[T, float]]] = {}
     for tally, factor in tallies:

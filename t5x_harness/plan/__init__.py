@@ -1,1 +1,1 @@
-"""The plan room: the full-size run in shapes only, and what T5X would refuse or do without a word."""
+"""The plan room: traces the full-size run in shapes only, and finds what T5X would refuse or silently do wrong."""

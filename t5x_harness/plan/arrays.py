@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 TEMPORARIES_UNKNOWN = "activations and temporaries: their memory is known only to the TPU compiler, which --aot asks"
-"""What a plan leaves open; the aot stage judges it."""
+"""The question that a plan leaves open; the aot stage answers it."""
 
 _NUMBERED = re.compile(r"(?<![^/])(?!wi_)(\w+_)?\d+(?![^/])")
 """A part of a path that numbers a layer, such as ``layers_11``; a gated MLP has ``wi_0`` and ``wi_1`` in one layer."""
 
 _LAYER = "*"
 _SHOWN_DEPTH = 2
-"""How many parts of a path name a module outside of layers."""
+"""The number of parts of a path that name a module outside of layers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Leaf:
 
     Attributes:
       path: its name in a checkpoint, such as ``target/encoder/layers_0/mlp/wi/kernel``.
-      shape: dimensions.
-      dtype: element type.
-      spec: for each dimension, the mesh axes that cut it; shorter than the shape if the rest is whole.
+      shape: the dimensions.
+      dtype: the element type.
+      spec: for each dimension, the mesh axes that cut it; shorter than the shape if the last dimensions are not cut.
       names: the logical axis names that are known.
     """
 
@@ -44,7 +44,7 @@ class Leaf:
 
     @property
     def name(self) -> str:
-        """Its name as the model's author knows it, without ``target/``."""
+        """The name that the model's author knows, without ``target/``."""
         return self.path.removeprefix("target/")
 
     @property
@@ -74,12 +74,12 @@ class Leaf:
 
 @dataclasses.dataclass(frozen=True)
 class Folded:
-    """Arrays that only differ in the number of their layer.
+    """Arrays that differ only in the number of their layer.
 
     Attributes:
       path: their common name, ``*`` in place of the layer's number, such as ``encoder/layers_*/mlp/wo/kernel``.
       leaf: one of them.
-      count: how many there are.
+      count: the number of arrays.
     """
 
     path: str
@@ -88,14 +88,14 @@ class Folded:
 
     @property
     def module(self) -> str:
-        """The module that it is shown under: its layers, such as ``encoder/layers_*``, or the module that holds it."""
+        """The module under which it is shown: its layers, such as ``encoder/layers_*``, or the module that holds it."""
         parts = self.path.split("/")
         layers = next((index for index, part in enumerate(parts) if _LAYER in part), None)
         return "/".join(parts[: layers + 1] if layers is not None else parts[:-1][:_SHOWN_DEPTH])
 
 
 def fold(leaves: Iterable[Leaf]) -> tuple[Folded, ...]:
-    """Groups equal arrays of equal layers, in the order in which the first of each comes.
+    """Groups equal arrays of equal layers, in the order of the first array of each group.
 
     Args:
       leaves: arrays of the train state.
@@ -107,15 +107,15 @@ def fold(leaves: Iterable[Leaf]) -> tuple[Folded, ...]:
 
 
 def folded_path(path: str) -> str:
-    """Puts ``*`` in place of the number of a layer: ``decoder/layers_1/mlp/wo`` is ``decoder/layers_*/mlp/wo``.
+    """Replaces the number of a layer by ``*``: ``decoder/layers_1/mlp/wo`` is ``decoder/layers_*/mlp/wo``.
 
-    Only the outermost number counts layers: blocks inside of one are different things.
+    Only the outermost number counts layers: blocks inside a layer are not layers.
     """
     return _NUMBERED.sub(lambda part: f"{part[1] or ''}{_LAYER}", path, count=1)
 
 
 def module_table(arrays: Sequence[Folded]) -> Table:
-    """Returns the parameters by module: how many arrays and elements each has, and its share of the model."""
+    """Returns the parameters by module: its numbers of arrays and elements, and its share of the model."""
     total = sum(array.count * array.leaf.size for array in arrays)
     rows = []
     modules: dict[str, list[Folded]] = {}
@@ -133,14 +133,14 @@ def module_table(arrays: Sequence[Folded]) -> Table:
 
 
 def array_tables(arrays: Sequence[Folded], mesh: Mapping[str, int]) -> dict[str, Table]:
-    """Returns the arrays of each module: sizes by logical axis, what cuts them, and what each device holds.
+    """Returns the arrays of each module: their sizes by logical axis, the axes that cut them, and the bytes per device.
 
     Args:
-      arrays: what to show.
+      arrays: the arrays to show.
       mesh: devices by mesh axis.
 
     Returns:
-      Tables by title, such as ``arrays of encoder/layers_*, 24 of each, float32``; one table has all others.
+      Tables by title, such as ``arrays of encoder/layers_*, 24 of each, float32``; one table has all other modules.
     """
     tables = {}
     modules: dict[str, list[Folded]] = {}

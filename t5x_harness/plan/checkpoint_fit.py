@@ -1,7 +1,7 @@
-"""How a checkpoint's tree compares with the model's, by the checkpoint's metadata alone.
+"""Compares a checkpoint's tree with the model's, using only the checkpoint's metadata.
 
-T5X takes what the model has, ignores the rest of the checkpoint, and fails if the checkpoint lacks something.
-Names are compared after the config's ``assignment_map``, which T5X's own function applies.
+T5X restores the model's arrays, ignores the rest of the checkpoint, and fails if the checkpoint lacks an array.
+Names are compared after T5X's own function has applied the config's ``assignment_map``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Shape = tuple[int, ...]
 
 _TARGET = "target/"
 _TOKEN_AXES = {"token_embedder/embedding": 0, "logits_dense/kernel": 1}
-"""The parameters with a row or a column for each token, and which axis that is."""
+"""The parameters with a row or a column for each token, and the number of that axis."""
 
 _LAYER = re.compile(r"/layers_(\d+)/")
 _STACKED = re.compile(r"^target/(?:encoder/encoder|decoder/decoder|encoder/layers|decoder/layers)/")
@@ -30,19 +30,19 @@ _STACKED = re.compile(r"^target/(?:encoder/encoder|decoder/decoder|encoder/layer
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointFit:
-    """Where a checkpoint and the train state differ.
+    """The differences between a checkpoint and the train state.
 
     Attributes:
-      tree: what the checkpoint holds.
+      tree: the contents of the checkpoint.
       different: arrays whose shapes differ, with those in the checkpoint and in the model, parameters first.
       missing: the train state's arrays that the checkpoint lacks, parameters first.
       from_scratch: the missing arrays, if the config fills them with new values (``fallback_to_scratch``).
       left_out: the checkpoint's parameters that the model does not have.
       unwanted: the parameters for which the checkpoint holds an optimizer's state and the train state holds None.
-      same: how many arrays agree.
-      bad_map: why the assignment_map cannot be applied, in T5X's words.
-      damage: why the checkpoint cannot be read; everything else is empty then.
-      unjudged: why nothing can be said; everything else is empty then.
+      same: the number of arrays that agree.
+      bad_map: T5X's reason why the assignment_map cannot be applied; None if it can.
+      damage: the reason why the checkpoint cannot be read; if there is one, everything else is empty.
+      unjudged: the reason why nothing can be compared; if there is one, everything else is empty.
     """
 
     tree: StoredTree | None = None
@@ -58,7 +58,7 @@ class CheckpointFit:
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """The missing arrays that the checkpoint has and the assignment_map drops."""
+        """The missing arrays that the checkpoint has but the assignment_map drops."""
         stored = self.tree.arrays if self.tree is not None else {}
         return tuple(name for name in self.missing if name in stored)
 
@@ -69,13 +69,13 @@ class CheckpointFit:
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int] | None:
-        """The vocabulary sizes of the checkpoint and of the model if the parameters differ in nothing else."""
+        """The vocabulary sizes of the checkpoint and the model, if the parameters differ only in these."""
         sizes = {_tokens(*part) for part in self.different if part[0].startswith(_TARGET)}
         return sizes.pop() if len(sizes) == 1 else None
 
     @property
     def why_shapes_differ(self) -> str | None:
-        """What explains arrays of another shape, if anything known does."""
+        """An explanation for arrays of another shape; None if no known one fits."""
         if sizes := self.vocabulary_sizes:
             return f"the checkpoint's vocabulary has {sizes[0]} entries and this model's {sizes[1]}"
         transposed = self.different and all(len(a) > 1 and a == b[::-1] for _, a, b in self.different)
@@ -83,7 +83,7 @@ class CheckpointFit:
 
     @property
     def why_missing(self) -> str | None:
-        """What explains the arrays that the checkpoint lacks, if anything known does."""
+        """An explanation for the arrays that the checkpoint lacks; None if no known one fits."""
         return next(_reasons(self.missing, self.tree.arrays if self.tree else {}), None)
 
 
@@ -135,7 +135,7 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
     """Compares the checkpoint to start from with the train state.
 
     Returns:
-      None if either cannot be read, and the assignment_map by itself shows no mistake.
+      The comparison; None if either cannot be read, and the assignment_map by itself shows no mistake.
     """
     if start.path is not None and shapes is not None and (reason := _refused_map(start.restore, shapes)):
         return CheckpointFit(bad_map=reason)
@@ -147,7 +147,7 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
     try:
         tree = read_tree(start.checkpoint)
         damage = unreadable(start.checkpoint, tree) if tree is not None else None
-    except Exception as error:  # orbax, tensorstore, msgpack and TensorFlow each raise their own
+    except Exception as error:  # orbax, tensorstore, msgpack and TensorFlow each raise their own exceptions
         first, *_ = str(error).splitlines() or [type(error).__name__]
         return CheckpointFit(damage=f"its metadata cannot be read: {first}")
     if tree is None:
@@ -161,7 +161,7 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
 
 
 def _refused_map(restore: Any, shapes: StateShapes) -> str | None:
-    """Returns what is wrong with the assignment maps, whatever the checkpoint holds, or None."""
+    """Returns what is wrong with the assignment maps, no matter what the checkpoint holds, or None."""
     try:
         checkpoint_names(restore, [leaf.path for leaf in shapes.leaves])
     except re.error as error:
@@ -202,7 +202,7 @@ def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointF
 def _assignment_maps(restore: Any) -> list[Sequence[tuple[str, str | None]]]:
     """Returns the assignment maps of T5X's RestoreCheckpointConfig, in the order in which T5X applies them.
 
-    What the user's own transformations do in addition is not known here.
+    The effect of the user's own transformations is not known here.
     """
     transforms = getattr(restore, "state_transformation_fns", ())
     maps = [t for t in transforms if isinstance(t, functools.partial) and _is_assignment_map(t)]

@@ -1,6 +1,6 @@
-"""The checkpoint that a run starts from, chosen the way T5X chooses it, and why it is that one.
+"""Finds the checkpoint that a run starts from, chosen the way T5X chooses it, and the reason for the choice.
 
-A training run goes on from the latest checkpoint in its own MODEL_DIR if there is one.  Otherwise it looks at its
+A training run resumes from the latest checkpoint in its own MODEL_DIR if there is one.  Otherwise it looks at its
 RestoreCheckpointConfig, and without a path there it starts from scratch.  Evaluation and inference only look at the
 RestoreCheckpointConfig.
 """
@@ -24,7 +24,7 @@ from t5x_harness.resolve.output_folder import model_dir
 from t5x_harness.spec import Mode, Severity, StandInPolicy
 
 UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
-"""The last part of the path that takes the place of a required checkpoint path; it does not exist anywhere."""
+"""The last part of the path that replaces a required checkpoint path; it does not exist anywhere."""
 
 _STEP = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/*$")
 _PREFIX = "checkpoint_"
@@ -33,7 +33,7 @@ _MAKE_SURE = "make sure that the path exists where the job runs"
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointProblem:
-    """Why the checkpoint cannot be what the config means."""
+    """The reason why the checkpoint cannot be the one that the config means."""
 
     code: str
     message: str
@@ -43,20 +43,20 @@ class CheckpointProblem:
 
 @dataclasses.dataclass(frozen=True)
 class StartPoint:
-    """Where a run starts.
+    """The point from which a run starts.
 
     Attributes:
       key: the binding that holds the path.
-      path: what the config names: a checkpoint, or a folder of several; None if the run starts from scratch.
+      path: the path in the config: a checkpoint, or a folder of several; None if the run starts from scratch.
       mode: T5X's restore mode: ``specific``, ``latest`` or ``all``.
       step: the step that the path names, or the latest one in the folder; None if unknown.
-      checkpoint: the checkpoint that is read; None if none is, or if it cannot be known here.
-      reachable: whether it can be read here.
-      why: why it is this one, in words.
-      others: how many more checkpoints are evaluated.
-      resumes: whether it is the run's own, in MODEL_DIR.
-      restore: T5X's RestoreCheckpointConfig; None if it does not decide.
-      problem: what is wrong with it.
+      checkpoint: the checkpoint to read; None if there is none, or if it cannot be known here.
+      reachable: whether the checkpoint can be read here.
+      why: the reason for this choice, in words.
+      others: the number of further checkpoints to evaluate.
+      resumes: whether it is the run's own checkpoint, in MODEL_DIR.
+      restore: T5X's RestoreCheckpointConfig; None if it does not decide the start.
+      problem: the problem with the checkpoint; None if there is none.
     """
 
     key: BindingKey | None = None
@@ -73,7 +73,7 @@ class StartPoint:
 
     @property
     def is_refused(self) -> bool:
-        """Whether nothing can be restored from it."""
+        """Whether nothing can be restored from the checkpoint."""
         return self.problem is not None and self.problem.severity is Severity.ERROR
 
     @property
@@ -84,7 +84,7 @@ class StartPoint:
 
 
 def find_start(config: GinConfig) -> StartPoint:
-    """Returns where the job starts: MODEL_DIR's own checkpoint, the one that the config names, or from scratch."""
+    """Returns the job's start: the checkpoint in MODEL_DIR, the one that the config names, or from scratch."""
     folder = model_dir(config)
     steps = checkpoint_steps(folder.path) if folder else []
     if folder is None or not steps:
@@ -102,12 +102,12 @@ def find_start(config: GinConfig) -> StartPoint:
 
 
 def find_initial(config: GinConfig) -> StartPoint:
-    """Returns where the job starts in a new MODEL_DIR, by the config's RestoreCheckpointConfig."""
+    """Returns the job's start in a new MODEL_DIR, by the config's RestoreCheckpointConfig."""
     restore = _restore_config(config)
     if restore is None or restore.path is None or restore.path in ([], ()):
         return StartPoint()
     paths = _paths(restore)
-    # Inference passes its path to the restore as it is, in every mode.
+    # Inference passes its path to the restore unchanged, in every mode.
     mode = "specific" if config.mode is Mode.INFER else restore.mode
     start = StartPoint(config.owner(config.restore_key("path")), path=paths[0], mode=mode, restore=restore)
     if mode == "specific":
@@ -116,12 +116,12 @@ def find_initial(config: GinConfig) -> StartPoint:
         start = _latest(start, paths, config.mode)
     generated = config.program.spec.settings.standins is StandInPolicy.ALL and is_remote(paths[0])
     if generated and start.problem is not None and start.problem.code == "CKP04":
-        return dataclasses.replace(start, problem=None)  # the bucket is not asked
+        return dataclasses.replace(start, problem=None)  # stand-ins replace the bucket, which is not read
     return start
 
 
 def restored_paths(config: GinConfig) -> Sequence[str]:
-    """Returns what the config names to be restored: checkpoints, or folders of them."""
+    """Returns the paths that the config names to be restored: checkpoints, or folders of checkpoints."""
     restore = _restore_config(config)
     return [] if restore is None or restore.path is None else _paths(restore)
 
@@ -129,7 +129,7 @@ def restored_paths(config: GinConfig) -> Sequence[str]:
 def uses_orbax(config: GinConfig) -> bool:
     """Tells whether the run restores and saves with orbax, as T5X does unless the config says otherwise."""
     key = config.owner_of("use_orbax")
-    return bool(config.value(key)) if config.is_bound(key) else True  # T5X also tests only whether the value is true
+    return bool(config.value(key)) if config.is_bound(key) else True  # like T5X, tests only whether the value is true
 
 
 def checkpoint_steps(folder: str) -> list[int]:
@@ -163,7 +163,7 @@ def _step_of(path: str) -> int | None:
 
 
 def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) -> StartPoint:
-    """Completes the start from one checkpoint that is named by its path."""
+    """Completes the start from one checkpoint, which is named by its path."""
     path = paths[0]
     start = dataclasses.replace(
         start, step=_step_of(path), checkpoint=path, why="the config names it", others=len(paths) - 1
@@ -180,13 +180,13 @@ def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) 
         problem = CheckpointProblem("CKP04", message, "write [] to start from scratch")
         return dataclasses.replace(start, problem=problem)
     asked = [each for each in paths if not is_not_asked(each)]
-    ours = (each for each in asked if not epath.Path(on_disk(f"{each}.index")).exists())  # and not TensorFlow's
+    ours = (each for each in asked if not epath.Path(on_disk(f"{each}.index")).exists())  # not TensorFlow's
     wrong = next(filter(None, (_no_checkpoint(each, orbax, mode) or _missing(each, orbax) for each in ours)), None)
     return dataclasses.replace(start, reachable=wrong is None, problem=wrong)
 
 
 def _missing(path: str, orbax: bool) -> CheckpointProblem | None:
-    """Finds CKP04 and CKP08: there is nothing at a path, or no checkpoint, or not one that this reader can read."""
+    """Finds CKP04 and CKP08: a path with nothing there, no checkpoint, or a checkpoint that this reader cannot read."""
     folder = epath.Path(on_disk(path))
     if folder.exists():
         if not orbax and (folder / "state" / "_METADATA").exists():
@@ -211,7 +211,7 @@ def _missing(path: str, orbax: bool) -> CheckpointProblem | None:
 
 
 def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | None:
-    """Finds CKP05: the last part of a path is not a checkpoint's name; T5X takes the step from it before it looks."""
+    """Finds CKP05: a path whose last part is not a checkpoint's name, from which T5X takes the step before it looks."""
     if steps := checkpoint_steps(path):
         infers = mode is Mode.INFER
         wants = "inference, which takes its path as it is in every mode," if infers else "mode 'specific'"
@@ -225,9 +225,9 @@ def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | No
 
 
 def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
-    """Completes the start from the latest checkpoint, or from all, of the first folder that has any."""
+    """Completes the start from the latest checkpoint, or from all checkpoints, of the first folder that has any."""
     if any(is_not_asked(path) for path in paths):
-        # Whatever is there, no checkpoint has checkpoints in it.
+        # Even without a look at it, a checkpoint contains no checkpoints.
         problem = _empty_folder(paths[0], start.mode, mode) if _STEP.search(paths[0]) else None
         return dataclasses.replace(start, why=f"mode '{start.mode}' looks for it in that folder", problem=problem)
     for path in paths:
@@ -235,7 +235,7 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
             return dataclasses.replace(start, path=path, problem=_no_folder(path, start.mode))
         try:
             found = _tensorflow_checkpoints(path) or [_checkpoint_in(path, step) for step in checkpoint_steps(path)]
-        except UnicodeDecodeError:  # as in T5X: TensorFlow takes the msgpack file of T5X's older layout for its own
+        except UnicodeDecodeError:  # as in T5X: TensorFlow mistakes the msgpack file of T5X's older layout for its own
             problem = _one_checkpoint(path, start.mode, "stops with a UnicodeDecodeError")
             return dataclasses.replace(start, path=path, problem=problem)
         if found:

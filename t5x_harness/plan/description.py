@@ -1,4 +1,4 @@
-"""What the plan reports about a run: slice, mesh, batches, steps, learning rate, checkpoints, arrays, memory."""
+"""Describes a planned run: slice, mesh, batches, steps, learning rate, checkpoints, arrays, memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from t5x_harness.plan.state_shapes import StateShapes
 
 _MOST_TURNS = 8
-"""How many turns of a learning rate are shown; a cyclic rate has any number."""
+"""The largest number of a learning rate's turns to show; a cyclic rate can have any number."""
 
 
 def _written(plan: Planned, report: StageReport) -> None:
-    """Adds what is known of the checkpoints to be written, if the run trains."""
+    """Adds the facts about the checkpoints to be written, if the run trains."""
     save, steps = plan.save, plan.steps
     if steps is None:
         return
@@ -48,7 +48,7 @@ def _written(plan: Planned, report: StageReport) -> None:
             f"checkpoint that it has written to {folder.path}"
         )
     if plan.shapes is not None:
-        # With orbax, T5X passes the save dtype on to no parameter.
+        # With orbax, T5X applies the save dtype to no parameter.
         each = checkpoint_bytes(plan.shapes, None if plan.uses_orbax else save.dtype)
         report.fact("bytes of checkpoints", f"{Bytes(each)} each, {Bytes(each * kept)} kept, before compression")
         report.measure("checkpoint", each, "bytes")
@@ -64,14 +64,14 @@ def _written(plan: Planned, report: StageReport) -> None:
 def steps_written(
     first: int, total: int, period: int, extra: Sequence[int] = (), *, first_is_there: bool = False
 ) -> list[int]:
-    """Returns the steps at which T5X writes a checkpoint: the first, every period from there, the last, and extra ones.
+    """Returns the steps at which T5X writes a checkpoint: the first, one every period, the last, and extra ones.
 
     Args:
       first: the step that training starts from.
-      total: the step that it ends at.
+      total: the step at which training ends.
       period: ``SaveCheckpointConfig.period``.
       extra: ``SaveCheckpointConfig.checkpoint_steps``.
-      first_is_there: the checkpoint of the first step exists already; orbax does not write it again.
+      first_is_there: whether the checkpoint of the first step already exists; orbax does not write it again.
     """
     steps = {*range(first, total, period), total, *(step for step in extra if first < step < total)}
     if first_is_there:
@@ -93,7 +93,7 @@ def checkpoint_bytes(shapes: StateShapes, dtype: str | None) -> int:
 
 
 def _steps_text(steps: Sequence[int], between: Sequence[int], save: Any) -> str:
-    """Says at which steps checkpoints are written, those between the periods too, and how many of them stay."""
+    """Describes the steps of written checkpoints, including those between periods, and how many of them are kept."""
     if not steps:
         return "none: the checkpoint of the last step is there already"
     if len(steps) <= 3:
@@ -106,7 +106,7 @@ def _steps_text(steps: Sequence[int], between: Sequence[int], save: Any) -> str:
 
 
 def describe(plan: Planned, report: StageReport) -> None:
-    """Adds the facts, in the order to show them."""
+    """Adds the facts in the order in which they are shown."""
     report.fact("slice", plan.slice.describe())
     report.fact("mesh", mesh_text(plan.mesh))
     for axis, size in plan.mesh.items():

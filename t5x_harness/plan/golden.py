@@ -1,4 +1,4 @@
-"""The golden plan: a run's final bindings and planned facts as a text that is kept next to the configs and compared.
+"""The golden plan: a run's final bindings and planned facts as a text, which is kept next to the configs to compare.
 
     [bindings]
     BATCH_SIZE = 128
@@ -31,7 +31,7 @@ from t5x_harness.version import __version__
 _BINDINGS = "bindings"
 _STAGES = (Stage.RESOLVE, Stage.PLAN)
 CHECKPOINT_FITS = "checkpoint fits"
-"""The fact that only a machine with access to the run's storage knows; it is not kept."""
+"""A fact that is known only on a machine with access to the run's storage; it is not kept."""
 
 _SECTION = re.compile(r"\[([a-z]+)\]")
 _INDENT = "    "
@@ -40,12 +40,12 @@ _ABSOLUTE = re.compile(r"(?:^|(?<=[\s'\"(\[,=]))/(?:[^\s/'\",:;()\[\]]+/)+(?=[^\
 _UPDATE = "--plan-golden-update (pytest: --t5x-plan-golden-update)"
 
 _MOST_LINES = 8
-"""How many changed lines of a table are shown."""
+"""The largest number of changed lines of a table to show."""
 _LONG = 60
-"""From so many characters on, two values are shown below each other."""
+"""The least number of characters at which two values are shown one below the other."""
 
 _TOLERANCE = 0.01
-"""By how much a number may differ, because newer compilers place buffers differently."""
+"""The relative difference that a number may have, because newer compilers place buffers differently."""
 
 _KEPT = ("hbm_peak", "hbm_needed", "flops_of_a_device", "collective_bytes")
 _MODE = "mode"
@@ -57,11 +57,11 @@ class GoldenSyntaxError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class GoldenPlan:
-    """What is kept of a plan.
+    """The part of a plan that is kept.
 
     Attributes:
       bindings: every bound name and its value as gin text, macros by name.
-      facts: what resolve and plan established, in the order to show it.
+      facts: the facts of resolve and plan, in the order in which they are shown.
     """
 
     bindings: Mapping[str, str]
@@ -69,12 +69,12 @@ class GoldenPlan:
 
     @classmethod
     def of(cls, bindings: Sequence[BoundValue], stages: Sequence[StageResult], places: Mapping[str, str]) -> GoldenPlan:
-        """Takes what is to be kept from a run.
+        """Takes the part to keep from a run.
 
         Args:
           bindings: the run's bindings.
           stages: its stages; only resolve and plan count.
-          places: folders of this machine, and what stands for each.
+          places: folders of this machine, and the text that replaces each.
         """
         names = binding_names(bindings)
         values = {names[bound]: _portable(bound.assignment.value, places) for bound in bindings}
@@ -125,7 +125,7 @@ class GoldenPlan:
 
 
 def binding_names(bindings: Sequence[BoundValue]) -> dict[BoundValue, str]:
-    """Returns a name for each binding that does not depend on imports, as short as it can be and unique."""
+    """Returns a unique name for each binding, as short as possible and independent of imports."""
     short = [_name(bound, parts=2) for bound in bindings]
     return {
         bound: name if short.count(name) == 1 else _name(bound, parts=100)
@@ -142,7 +142,7 @@ def _name(bound: BoundValue, parts: int) -> str:
 
 
 def _entry(name: str, value: str) -> Iterator[str]:
-    """Yields one name and value; a value of several lines follows its name."""
+    """Yields the lines of one name and value; a value of several lines starts on the line after its name."""
     if "\n" not in value:
         yield f"{name} = {value}".rstrip()
         return
@@ -157,14 +157,14 @@ def _portable(text: str, places: Mapping[str, str]) -> str:
 
 
 def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
-    """Compares a run with its golden plan, and writes the plan if there is none or the user asks for it.
+    """Compares a run with its golden plan, and writes the plan if none exists or the user asks for it.
 
     Args:
       run: the run with its bindings, and its stages up to plan, which passed; ``settings.plan_golden`` names the file.
-      places: folders of this machine that may be in facts, and what stands for each.
+      places: folders of this machine that may be in facts, and the text that replaces each.
 
     Returns:
-      The stage plan, with a finding for what differs, or a fact.
+      The stage plan, with a finding for any difference, or a fact.
     """
     file, shown = _golden_file(run.spec)
     result = run.stage(Stage.PLAN)
@@ -179,7 +179,7 @@ def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
         if not update:
             message, fix = f"{shown} is not a golden plan: {error}", f"restore it, or rewrite it with {_UPDATE}"
             return _with_finding(result, _difference(Stage.PLAN, message, fix), run.spec)
-    if kept is not None and Stage.AOT.value in kept.facts:  # the aot stage compares its numbers itself if it runs
+    if kept is not None and Stage.AOT.value in kept.facts:  # if the aot stage runs, it compares its own numbers
         ours = dataclasses.replace(ours, facts={**ours.facts, Stage.AOT.value: kept.facts[Stage.AOT.value]})
     if kept == ours:
         return _with_fact(result, f"{shown}: no difference")
@@ -198,7 +198,7 @@ def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
 
 
 def _write(file: Path, plan: GoldenPlan) -> None:
-    """Writes a golden plan that says what it is, and how a change of it is accepted."""
+    """Writes a golden plan with comments that say what it is and how to accept a change."""
     file.parent.mkdir(parents=True, exist_ok=True)
     comments = f"Golden plan of {file.stem}, written by t5x-harness {__version__}.", f"To accept a change: {_UPDATE}"
     file.write_text(plan.to_text(*comments), encoding="utf-8")
@@ -211,7 +211,7 @@ def _difference(
 
 
 def _golden_file(spec: RunSpec) -> tuple[Path, str]:
-    """Returns the file of a run's golden plan, and how to show it."""
+    """Returns the file of a run's golden plan, and its path as it is shown."""
     assert spec.settings.plan_golden is not None
     file = Path(spec.cwd, spec.settings.plan_golden)
     return file, os.path.relpath(file, spec.cwd) if file.is_relative_to(os.path.abspath(spec.cwd)) else str(file)
@@ -236,8 +236,8 @@ def _compare(
     """Compares two plans.
 
     Returns:
-      The finding for what differs, or None, and the changes of bindings that comments on their lines silence. Such a
-      comment only covers its binding, and not what else differs.
+      The finding for any difference, or None, and the changes of bindings that comments on their lines silence. Such a
+      comment covers only its binding, not other differences.
     """
     places = {name: bound.assignment.location for bound, name in binding_names(run.bindings).items()}
     each = []
@@ -267,7 +267,7 @@ def _compare(
 
 
 def _fact_lines(stage: str, kept: GoldenPlan, ours: GoldenPlan) -> Iterator[str]:
-    """Yields what changed in one stage's facts; of a fact with several lines, the lines that differ."""
+    """Yields the changes in one stage's facts; for a fact with several lines, the lines that differ."""
     before, after = kept.facts.get(stage, {}), ours.facts.get(stage, {})
     for name in dict.fromkeys((*before, *after)):
         old, new = before.get(name), after.get(name)
@@ -283,7 +283,7 @@ def _fact_lines(stage: str, kept: GoldenPlan, ours: GoldenPlan) -> Iterator[str]
 
 
 def _changed_lines(old: str, new: str) -> Iterator[str]:
-    """Yields the lines of a table that changed; the file shows all of them once it is rewritten."""
+    """Yields the lines of a table that changed; the rewritten file shows all of them."""
     before, after = _unaligned(old), _unaligned(new)
     changed = [f"  {line}" for line in difflib.ndiff(before, after) if line[:1] in "+-"]
     yield from changed[:_MOST_LINES]
@@ -292,7 +292,7 @@ def _changed_lines(old: str, new: str) -> Iterator[str]:
 
 
 def _unaligned(value: str) -> list[str]:
-    """Returns the lines of a value with tables unaligned, because a column's width depends on all of its cells."""
+    """Returns the lines of a value, without the alignment of tables, because one cell can change a column's width."""
     return [re.sub(r" {2,}", "  ", line.strip()) for line in value.splitlines()]
 
 
@@ -304,14 +304,14 @@ def _one_line(value: str | None) -> str:
 
 
 def check_golden_numbers(spec: RunSpec, result: StageResult) -> StageResult:
-    """Compares the numbers of an aot stage with those in the run's golden plan, or adds them if it has none.
+    """Compares the numbers of an aot stage with the numbers in the run's golden plan, or adds them if it has none.
 
     Args:
-      spec: the run, whose golden plan the plan stage has written or found to be the same.
+      spec: the run, whose golden plan the plan stage has written or found unchanged.
       result: the result of the stage, which passed.
 
     Returns:
-      The stage, with a finding for what differs, or a fact.
+      The stage, with a finding for any difference, or a fact.
     """
     ours = {f"{m.name} of {m.of}": f"{m.value:.0f} {m.unit}".strip() for m in result.measures if m.name in _KEPT}
     if not ours:  # nothing was compiled

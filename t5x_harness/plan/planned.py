@@ -1,4 +1,4 @@
-"""A run as the plan sees it, and what it reads: batches and how they are shared, tokens of a step, evaluation."""
+"""A run as the plan sees it, and its reading: batches and how they are shared, tokens of a step, evaluation."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class Planned:
       run: the resolved run.
       slice: the slice whose mesh is in place.
       partitioner: T5X's partitioner on it.
-      layout: how devices and hosts share a batch.
+      layout: the division of a batch among devices and hosts.
       start: the checkpoint that the run starts from.
-      steps: the steps that it trains; None if it does not train.
-      learning_rate: the rate that it trains with; None if it does not train.
+      steps: the steps that the run trains; None if it does not train.
+      learning_rate: the learning rate of training; None if the run does not train.
       shapes: the train state; None if it could not be traced.
-      fit: how the checkpoint compares with the model; None if there is no checkpoint, or it cannot be read here.
+      fit: the comparison of the checkpoint with the model; None if there is no checkpoint, or it cannot be read here.
     """
 
     run: Resolved
@@ -82,19 +82,19 @@ class Planned:
 
     @property
     def microbatches(self) -> int:
-        """How many parts a train step works through one after the other; 1 if it takes the batch as a whole."""
+        """The number of parts that a train step processes one after the other; 1 if the batch is not divided."""
         parts = self.config.value(self.microbatches_key)
         return parts if isinstance(parts, int) and parts > 1 else 1
 
 
 def read_tasks(plan: Planned, role: DataRole) -> Sequence[seqio.Task]:
-    """Returns the tasks that a dataset reads; SeqIO leaves out tasks of a mixture that lack the split."""
+    """Returns the tasks that a dataset reads; SeqIO skips tasks of a mixture that lack the split."""
     tasks = plan.run.tasks[role.parameter]
     return [task for task in tasks if role.dataset.split in task.splits] if len(tasks) > 1 else tasks
 
 
 def describe_batches(plan: Planned, report: StageReport) -> None:
-    """Adds how batches are shared, and what a train step reads."""
+    """Adds how batches are shared, and how much a train step reads."""
     roles = [(role, size) for role in plan.run.roles if (size := role.batch_size) and not size % plan.layout.positions]
     if roles:
         report.fact("batches", _table(plan, roles))
@@ -150,7 +150,7 @@ def _describe_reading(plan: Planned, role: DataRole, size: int, report: StageRep
 
 
 def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
-    """Says what one evaluation or inference reads."""
+    """Describes the examples that one evaluation or inference reads."""
     config, tasks = plan.config, read_tasks(plan, role)
     of = f"{tasks[0].name} {role.dataset.split}" if len(tasks) == 1 else f"{len(tasks)} tasks of {role.source}"
     each = "" if len(tasks) == 1 else "each of "
@@ -158,7 +158,7 @@ def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
         return f"{config.value(config.owner_of('eval_steps'))} batches of {each}{of}"
     key = config.find("num_examples", scope=config.scope_of("inference_evaluator_cls") or "")
     limit = config.value(config.owner(key)) if config.mode is not Mode.INFER else None
-    limit = limit if isinstance(limit, int) and limit > 0 else None  # of each task; None takes all
+    limit = limit if isinstance(limit, int) and limit > 0 else None  # examples of each task; None for all
     numbers = [plan.run.source_size(role, task) for task in tasks]
     if all(numbers):
         read = [min(n, limit or n) for n in numbers if n]
@@ -168,7 +168,7 @@ def _evaluated(plan: Planned, role: DataRole, size: int) -> str:
 
 
 def _how_often(plan: Planned) -> str:
-    """Says when a training run evaluates; empty for other runs, or if it is not known."""
+    """Describes when a training run evaluates; empty for other runs, or if that is not known."""
     config = plan.config
     period = config.value(config.owner_of("eval_period"))
     if plan.steps is None or not isinstance(period, int) or period <= 0:

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 
 def finds(mistake: Mistake) -> Callable[[Check[Planned]], Rule[Planned]]:
-    """Makes a rule of a function that finds a mistake in the run's shapes, mesh, steps or checkpoints."""
+    """Turns a function into a rule; it finds a mistake in the run's shapes, mesh, steps or checkpoints."""
     return functools.partial(rule_of, mistake, Stage.PLAN)

@@ -1,4 +1,4 @@
-"""The plan stage: the full-size run in shapes only, and what T5X would refuse or do without a word."""
+"""The plan stage: traces the full-size run in shapes only, and finds what T5X would refuse or silently do wrong."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ _NO_STATE = re.compile(r"(?:The optax state|unregistered optax state type) ([\w.
 _OVERRIDES = "override_params_axes_names"
 
 _TRACED = 1000
-"""Up to so many layers, the model itself is traced, which says more."""
+"""The largest number of layers for which the model itself is traced, which tells more."""
 _BYTES = 4
-"""The size of a parameter; T5X keeps the master copy in float32."""
+"""The bytes of a parameter; T5X keeps the master copy in float32."""
 
 
 def _refused_mesh(error: BaseException, config: GinConfig) -> Finding | None:
-    """Returns why there is no mesh, from what building the partitioner raised; None for another kind of exception."""
+    """Returns why there is no mesh, given the exception from building the partitioner; None for other exceptions."""
     refused: BaseException | None = error
     while refused is not None and not isinstance(refused, MeshRefused):
         refused = refused.__cause__ or refused.__context__
@@ -55,13 +55,13 @@ def _refused_mesh(error: BaseException, config: GinConfig) -> Finding | None:
 
 
 def _refused(config: GinConfig, code: str, message: str, fix: str, key: BindingKey | None = None) -> Finding:
-    """Returns what is wrong with the binding at fault, if it is known, and the smallest fix."""
+    """Returns a finding at the binding at fault, if it is known."""
     at, name = config.place(key)
     return Finding(code, Severity.ERROR, Stage.PLAN, message, at, fix, name)
 
 
 def _missing_partitioner(config: GinConfig) -> Finding:
-    """Returns why what the config binds is not a partitioner."""
+    """Returns why the config's value is not a partitioner."""
     key = BindingKey("", config.entry, "partitioner")
     if not config.is_bound(key):
         return _refused(config, "GIN03", "no partitioner is bound", f"bind {key.short}")
@@ -73,7 +73,7 @@ def _missing_partitioner(config: GinConfig) -> Finding:
 def _too_deep(config: GinConfig, slice_: Slice) -> Finding | None:
     """Returns why a model is not traced: it has so many layers that they cannot fit the devices of a slice.
 
-    The bound counts the least that a layer can hold: a vector of the model's width, and the matrices of attention and
+    The bound counts the minimum that a layer holds: a vector of the model's width, and the matrices of attention and
     MLP whose sizes are bound.  A huge number of layers cannot even be traced.
     """
     sizes = ([size for _, size in bound_integers(config, names)] for names in (WIDTH, MLP, HEADS, HEAD_DIM))
@@ -92,12 +92,12 @@ def _too_deep(config: GinConfig, slice_: Slice) -> Finding | None:
 
 
 def _refused_state(error: BaseException, config: GinConfig) -> Finding | None:
-    """Returns why there is no train state, from what tracing the model's initialization raised.
+    """Returns why there is no train state, given the exception from tracing the model's initialization.
 
-    It is recognized by where in T5X it is raised, because some texts are only a name.
+    The exception is recognized by the place in T5X that raises it, because some texts are only a name.
 
     Returns:
-      None if the exception is of another kind.
+      The finding; None if the exception is of another kind.
     """
 
     def bound(*parameters: str) -> BindingKey | None:
@@ -143,7 +143,7 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     Args:
       run: the resolved config.
       slice_: the slice whose mesh is in place.
-      report: gets facts, findings and what could not be judged.
+      report: receives facts, findings and notes on what could not be judged.
 
     Returns:
       The plan, or None if there is no mesh.
@@ -170,7 +170,7 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     report.end_attempts()
     report.not_checked.append(TEMPORARIES_UNKNOWN)
     if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:
-        raise rate.problem  # T5X meets it when it traces the train step
+        raise rate.problem  # T5X raises it when it traces the train step
     return planned
 
 

@@ -1,4 +1,4 @@
-"""The shapes and shardings of a run's train state, without arrays, and how the hosts of the slice share its data."""
+"""The shapes and shardings of a run's train state, without arrays, and how the slice's hosts share the run's data."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class StateShapes:
     """A train state as shapes.
 
     Attributes:
-      initializer: T5X's TrainStateInitializer, which made it.
+      initializer: the TrainStateInitializer of T5X that made it.
       leaves: its arrays.
-      empty: the names under which it holds None, for state that the optimizer does not keep.
+      empty: the names under which it holds None because the optimizer keeps no such state.
     """
 
     initializer: Any
@@ -42,13 +42,13 @@ class StateShapes:
 
     @property
     def other(self) -> tuple[Leaf, ...]:
-        """The step, and the mutable collections of models that have them."""
+        """The step, and the mutable collections if the model has any."""
         known = {leaf.path for leaf in (*self.parameters, *self.optimizer)}
         return tuple(leaf for leaf in self.leaves if leaf.path not in known)
 
     @property
     def parameters_first(self) -> tuple[Leaf, ...]:
-        """All arrays, in the order in which to report them."""
+        """All arrays, in the order in which they are reported."""
         return (*self.parameters, *self.optimizer, *self.other)
 
     def with_parameters_as(self, dtype: str) -> StateShapes:
@@ -73,7 +73,7 @@ def model_inputs(
     """Returns the shapes and types of the model's inputs, as its feature converter defines them.
 
     Raises:
-      Exception: the converter does not take these lengths.
+      Exception: the converter refuses these lengths.
     """
     converter = model.FEATURE_CONVERTER_CLS(pack=pack)
     features = converter.MODEL_FEATURES
@@ -135,12 +135,12 @@ def _flat(state: Any) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class DataLayout:
-    """How a batch is shared on the slice.
+    """The division of a batch on the slice.
 
     Attributes:
-      positions: how many parts the devices cut a batch into: the size of the mesh's data axes.
-      shards: how many parts the hosts read: SeqIO's shards.
-      hosts: how many hosts the slice has; hosts that share a part read the same examples.
+      positions: the number of parts into which devices divide a batch: the size of the mesh's data axes.
+      shards: the number of parts that the hosts read: SeqIO's shards.
+      hosts: the number of hosts in the slice; hosts that share a part read the same examples.
     """
 
     positions: int
@@ -149,7 +149,7 @@ class DataLayout:
 
     @property
     def hosts_per_shard(self) -> int:
-        """How many hosts read the same part of the data."""
+        """The number of hosts that read the same part of the data."""
         return self.hosts // self.shards
 
 

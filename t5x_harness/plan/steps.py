@@ -1,4 +1,4 @@
-"""The steps that a run trains, and its learning rate over them: the steps where it turns, found by evaluating few."""
+"""The steps that a run trains, and its learning rate over them, found by evaluating only a few steps."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class PlannedSteps:
     """The steps of a training run.
 
     Attributes:
-      key: the binding that they come from.
-      value: what is bound there.
+      key: the binding that sets the number of steps.
+      value: the bound value.
       relative: whether they are counted from the checkpoint's step.
       first: the step that the run starts from: the checkpoint's, or 0; None if the checkpoint's is not known.
     """
@@ -38,12 +38,12 @@ class PlannedSteps:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the value is a number of steps at all."""
+        """Whether the value is a valid number of steps."""
         return isinstance(self.value, int) and not isinstance(self.value, bool)
 
     @property
     def total(self) -> int | None:
-        """The step that the run ends at; None if it is not known."""
+        """The step at which the run ends; None if it is not known."""
         if not self.is_whole:
             return None
         if not self.relative:
@@ -52,7 +52,7 @@ class PlannedSteps:
 
     @property
     def to_train(self) -> int | None:
-        """How many steps the run trains; None if it is not known."""
+        """The number of steps that the run trains; None if it is not known."""
         if self.is_whole and self.relative:
             return int(self.value)
         return None if self.total is None or self.first is None else max(0, self.total - self.first)
@@ -64,26 +64,26 @@ def planned_steps(config: GinConfig, start: StartPoint) -> PlannedSteps | None:
         return None
     first = start.step if start.path else 0
     relative = config.owner_of("relative_steps")
-    if config.value(relative):  # as in T5X, 0 and None leave it to total_steps
+    if config.value(relative):  # as in T5X, total_steps applies if this is 0 or None
         return PlannedSteps(relative, config.value(relative), True, first)
     total = config.owner_of("total_steps")
     return PlannedSteps(total, config.value(total), False, first)
 
 
 _GRID = 512
-"""How many steps are evaluated first; the exact steps of the turns between them are found then."""
+"""The number of steps to evaluate first; the exact steps of the turns between them are then searched."""
 _NOISE = 1e-6
 """Relative changes that are below the precision of float32."""
 _PLATEAU = 0.05
-"""The part of a stretch that has to be flat before its end counts as a turn."""
+"""The share of a stretch that has to be flat before its end counts as a turn."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RateCurve:
-    """How a learning rate changes, by the steps where it turns.
+    """The course of a learning rate, given by the steps where it turns.
 
     Attributes:
-      points: step and rate: the first, every turn, the last.
+      points: the steps and rates of the first step, every turn and the last step.
       not_finite: the first evaluated step whose rate is NaN or infinite, and that rate; None if there is none.
     """
 
@@ -112,12 +112,12 @@ class RateCurve:
 
 
 def curve_of(rate: Callable[[int], float], first: int, last: int) -> RateCurve:
-    """Returns how a rate changes from one step to another, both included.
+    """Returns the course of a rate from one step to another, both included.
 
     A change that comes and goes between two neighbors of the several hundred steps on the grid is not seen.
 
     Raises:
-      Exception: what the rate raises.
+      Exception: the rate's function raises it.
     """
     rates: dict[int, float] = {}
 
@@ -148,7 +148,7 @@ def _extremes(at: Callable[[int], float], first: int, last: int) -> list[int]:
     for index in range(1, len(grid)):
         change = at(grid[index]) - at(grid[pivot])
         size = _NOISE * max(abs(at(grid[index])), abs(at(grid[pivot])))
-        if direction * change >= 0 and abs(change) > 0:  # on in the same direction, or the first change
+        if direction * change >= 0 and abs(change) > 0:  # the same direction again, or the first change
             if abs(change) > size:
                 pivot, direction = index, 1 if change > 0 else -1
         elif abs(change) > size:
@@ -171,7 +171,7 @@ def _refined(at: Callable[[int], float], grid: Sequence[int], index: int, direct
 
 
 def _ends_of_plateaus(at: Callable[[int], float], left: int, right: int) -> set[int]:
-    """Returns where a monotonic stretch leaves its first rate, and where it reaches its last."""
+    """Returns the steps where a monotonic stretch leaves its first rate and where it reaches its last rate."""
     found: set[int] = set()
     steps = range(left, right + 1)
     if abs(at(right) - at(left)) <= _NOISE * max(abs(at(left)), abs(at(right))):
@@ -198,10 +198,10 @@ class LearningRate:
     """The learning rate of a run.
 
     Attributes:
-      schedule: where it comes from; None if the config does not say.
-      curve: how it changes over the steps to train; None if the steps or the rate are not known.
-      before: how it changes from step 0 to the first step to train; None if that is step 0.
-      problem: what the schedule raised.
+      schedule: the schedule that sets the rate; None if the config does not tell.
+      curve: the course over the steps to train; None if the steps or the rate are not known.
+      before: the course from step 0 to the first step to train; None if that is step 0.
+      problem: the exception that the schedule raised, or None.
     """
 
     schedule: RateSchedule | None = None
@@ -211,13 +211,13 @@ class LearningRate:
 
     @property
     def is_uncalled(self) -> bool:
-        """Whether it raised because it is a function that makes schedules: the config lacks the parentheses."""
+        """Whether it raised because it is a function that makes schedules, and the config lacks the parentheses."""
         if self.problem is None or self.schedule is None:
             return False
         function = self.schedule.function
         try:
-            return callable(getattr(function, "__wrapped__", function)())  # as it was before jax.jit
-        except Exception:  # it takes a step, or the user's code raises
+            return callable(getattr(function, "__wrapped__", function)())  # the function without jax.jit
+        except Exception:  # it needs a step, or the user's code raises
             return False
 
     @property
@@ -240,11 +240,11 @@ def learning_rate(config: GinConfig, model: Any, steps: PlannedSteps | None) -> 
         if steps.first is None or not steps.to_train:
             return LearningRate(schedule)
         if schedule.counts_updates and steps.first and not schedule.is_constant:
-            return LearningRate(schedule)  # the count is the checkpoint's, or begins anew without its optimizer state
+            return LearningRate(schedule)  # the count is the checkpoint's, or restarts at 0 without its optimizer state
         before = curve_of(schedule.rate, 0, steps.first) if steps.first else None
         curve = curve_of(schedule.rate, steps.first, steps.first + steps.to_train - 1)
         return LearningRate(schedule, curve, before)
-    except Exception as error:  # whatever the user's schedule raises; plan reports it after all else
+    except Exception as error:  # the user's schedule may raise anything; plan reports it last
         return LearningRate(schedule, problem=error)
 
 
@@ -253,10 +253,10 @@ class RateSchedule:
     """A learning rate by step.
 
     Attributes:
-      key: the binding that it comes from.
-      function: returns the rate of a step.
+      key: the binding that sets the schedule.
+      function: a function that returns the rate of a step.
       is_constant: whether it is the same number at every step.
-      counts_updates: whether it counts the optimizer's own updates, and not the train steps.
+      counts_updates: whether it counts the optimizer's own updates instead of train steps.
       optimizer: the name of the optimizer that follows it, such as ``Adafactor`` or ``adamw``.
     """
 
@@ -270,30 +270,30 @@ class RateSchedule:
         """Returns the rate of a step's update.
 
         Raises:
-          Exception: what the schedule raises; T5X meets it when it traces the train step.
+          Exception: the schedule raises it; T5X runs into it when it traces the train step.
         """
         return float(np.asarray(self.function(np.int32(step))))
 
 
 def find_schedule(config: GinConfig, model: Any) -> RateSchedule | None:
-    """Returns the schedule that the optimizer follows, or None if the config does not say.
+    """Returns the schedule that the optimizer follows, or None if the config does not tell.
 
     T5X's own optimizers take the trainer's ``learning_rate_fn``.  Optax's ignore it: their rate is an argument of one
     of their transformations.
 
     Raises:
-      Exception: what building it raises.
+      Exception: building the schedule raises it.
     """
     optimizer = getattr(model, "optimizer_def", None)
     of_optax = isinstance(optimizer, optimizers.OptaxWrapper)
     if isinstance(optimizer, optimizers.MultiOptimizer):
-        return None  # each of its optimizers may have a rate of its own
+        return None  # each of its optimizers may have its own rate
     if of_optax:
         bound = [key for key in config if key.parameter == "learning_rate"]
         key = bound[0] if len(bound) == 1 else None
     else:
         key = config.find("learning_rate_fn", scope=config.scope_of("trainer_cls") or "")
-    value = copy.deepcopy(config.value(key)) if key else None  # this is how gin resolves references
+    value = copy.deepcopy(config.value(key)) if key else None  # copying makes gin resolve references
     name = key.selector.rpartition(".")[2] if key and of_optax else type(optimizer).__name__
     if key and isinstance(value, int | float):
         return RateSchedule(config.owner(key), lambda step: value, True, of_optax, name)

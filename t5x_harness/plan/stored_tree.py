@@ -25,13 +25,13 @@ _TENSORSTORE_SPEC = {"driver", "kvstore", "metadata"}
 _FILE, _STATE = "checkpoint", "state"
 
 _BYTES_READ = 16 * 2**20
-"""How much is read, the smallest arrays first: checking a large checkpoint must cost little."""
+"""The largest amount to read, starting with the smallest arrays, so that checking a large checkpoint costs little."""
 _DRIVERS = {"zarr": ".zarray", "zarr3": "zarr.json"}
 """Tensorstore's drivers, and the file in which each keeps an array's metadata."""
 
 
 class StoredLayout(enum.StrEnum):
-    """How a checkpoint is laid out on disk."""
+    """The layout of a checkpoint on disk."""
 
     ORBAX = "orbax"
     T5X = "T5X's older layout"
@@ -51,7 +51,7 @@ class StoredTree:
     """The arrays of a checkpoint.
 
     Attributes:
-      layout: how they are laid out on disk.
+      layout: the layout on disk.
       arrays: the arrays by name, such as ``target/encoder/layers_0/mlp/wi/kernel``.
     """
 
@@ -60,7 +60,7 @@ class StoredTree:
 
 
 def layout_of(path: str) -> StoredLayout | None:
-    """Returns how a checkpoint is laid out.
+    """Returns the layout of a checkpoint.
 
     Args:
       path: the checkpoint: a folder, or the common prefix of a TensorFlow checkpoint's files.
@@ -80,13 +80,13 @@ def read_tree(path: str) -> StoredTree | None:
     """Reads the metadata of a checkpoint.
 
     Args:
-      path: as :func:`layout_of` takes it.
+      path: the checkpoint's path, as for :func:`layout_of`.
 
     Returns:
       The tree, or None if there is no checkpoint of a known layout.
 
     Raises:
-      Exception: it is damaged; each library raises its own.
+      Exception: the checkpoint is damaged; each library raises its own kind.
     """
     readers = {StoredLayout.TENSORFLOW: _tensorflow, StoredLayout.T5X: _msgpack, StoredLayout.ORBAX: _orbax}
     layout = layout_of(path)
@@ -94,7 +94,7 @@ def read_tree(path: str) -> StoredTree | None:
 
 
 def _orbax(folder: epath.Path) -> dict[str, StoredArray]:
-    """Reads with orbax itself: with OCDBT, the shapes are in a database in tensorstore's own format."""
+    """Reads a checkpoint with orbax itself: with OCDBT, the shapes are in a database in tensorstore's own format."""
     import orbax.checkpoint as ocp
     from flax import traverse_util
 
@@ -116,18 +116,18 @@ def _is_array(value: Any) -> bool:
 
 
 def specs_in_file(folder: epath.Path) -> dict[str, Any]:
-    """Returns what the msgpack file of T5X's older layout holds.
+    """Returns the contents of the msgpack file of T5X's older layout.
 
     Args:
       folder: the checkpoint.
 
     Returns:
-      By name, an array, or the JSON of the tensorstore spec of an array that has a folder of its own.
+      Arrays by name; for an array with its own folder, the JSON of its tensorstore spec.
     """
     from flax import serialization, traverse_util
 
     content = serialization.msgpack_restore((folder / _FILE).read_bytes())
-    # Files of Flax itself have no version and no part for the optimizer.
+    # Files written by Flax itself have no version and no optimizer section.
     tree = content["optimizer"] if content.get("version") else content
     flat: dict[str, Any] = traverse_util.flatten_dict(
         tree, is_leaf=lambda _, value: set(value) >= _TENSORSTORE_SPEC, sep="/"
@@ -140,7 +140,7 @@ def _msgpack(folder: epath.Path) -> dict[str, StoredArray]:
     for name, value in specs_in_file(folder).items():
         if isinstance(value, dict):
             metadata = value["metadata"]
-            dtype = value.get("dtype") or np.dtype(metadata["dtype"]).name  # zarr's own is written as <f4
+            dtype = value.get("dtype") or np.dtype(metadata["dtype"]).name  # zarr itself writes types as <f4
             found[name] = StoredArray(tuple(metadata["shape"]), dtype)
         elif _is_array(value):
             found[name] = StoredArray(tuple(value.shape), str(value.dtype))
@@ -170,8 +170,8 @@ def unreadable(path: str, tree: StoredTree) -> str | None:
     """Finds an array of a checkpoint that cannot be read.
 
     Args:
-      path: the checkpoint; it is only read if it is on this machine's disk.
-      tree: what its metadata says it holds.
+      path: the checkpoint, which is read only if it is on this machine's disk.
+      tree: the contents according to its metadata.
 
     Returns:
       The name of the array and tensorstore's reason, or None if there is no such array.
@@ -225,6 +225,6 @@ def _specs_of_orbax(state: Path, tree: StoredTree) -> Mapping[str, Any]:
 def _bytes(array: StoredArray) -> int:
     try:
         size = np.dtype(array.dtype).itemsize
-    except TypeError:  # bfloat16, which NumPy does not know by itself
+    except TypeError:  # bfloat16, which plain NumPy does not know
         size = 2
     return math.prod(array.shape) * size

@@ -1,6 +1,6 @@
-"""Tracks which processes of a pod have started, so that a waiting process can say what it waits for.
+"""Tracks which processes of a pod have started, so that a waiting process can say which ones it is waiting for.
 
-Each process holds a name in the kernel for as long as it lives: an abstract address of a Unix socket, which leaves
+Each process holds a name in the kernel while it lives: an abstract Unix socket address, which leaves
 nothing behind however the process ends.
 """
 
@@ -71,13 +71,13 @@ class Attendance:
 def waiting_for_others(
     attendance: Attendance, pod: Pod, *, first: float = _FIRST_SECONDS, say: Callable[[str], None] | None = None
 ) -> Iterator[None]:
-    """Reports which hosts this process waits for while the context lasts, at growing intervals.
+    """Reports the hosts that this process waits for, at growing intervals, while the context lasts.
 
     Args:
       attendance: this process's registration.
       pod: its place in the slice.
       first: seconds until the first line.
-      say: takes a line; prints to standard error by default.
+      say: a function that takes a line; prints to standard error by default.
     """
     over = threading.Event()
 
@@ -97,7 +97,7 @@ def waiting_for_others(
 
 
 def message(pod: Pod, missing: Sequence[int]) -> str:
-    """Makes the line that says which hosts a process waits for."""
+    """Returns the line that names the hosts that a process is waiting for."""
     on_a_tpu_vm = bool(os.environ.get(TPU_VM_VARIABLE))
     host = _host()
     all_at_once = " (gcloud compute tpus tpu-vm ssh NAME --worker=all --command=…)" if on_a_tpu_vm else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 from t5x_harness.slices.slice import Slice
 
 _FORCED = re.compile(r"\s*--xla_force_host_platform_device_count=\S*")
-# Forced devices share the machine's few cores. If these are busy, XLA's own limit of 40 s for the last device to arrive
+# Forced devices share the machine's few cores. If the cores are busy, XLA's limit of 40 s for the last device to arrive
 # at a collective aborts healthy runs.
 _PATIENCE = (
     ("--xla_cpu_collective_call_warn_stuck_timeout_seconds", 120),
@@ -91,7 +91,7 @@ def _variables(number: int, flags: str) -> dict[str, str]:
 
 
 def _takes_patience() -> bool:
-    # A flag that XLA does not know aborts the process, so it is given only where it is known to exist.
+    # A flag that XLA does not know aborts the process, so it is set only if it is known to exist.
     try:
         version = importlib.metadata.version("jaxlib")
     except importlib.metadata.PackageNotFoundError:

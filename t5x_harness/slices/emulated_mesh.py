@@ -3,7 +3,7 @@
 On CPUs, T5X ignores ``num_partitions`` and ``model_parallel_submesh`` and drops its sharding constraints. Here its own
 functions are called while ``t5x.partitioning`` sees JAX as a process on the slice would: devices with coordinates,
 kinds and hosts. Each virtual device in the result is then replaced by the CPU device with the same index. So a fork of
-T5X that chooses another mesh is emulated, too.
+T5X that chooses another mesh is also emulated.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class VirtualDevice:
 
 
 class _JaxOnSlice:
-    """The module ``jax`` as a process on the slice sees it: with the slice's devices, and everything else from JAX.
+    """The module ``jax`` as a process on the slice sees it: the slice's devices, and everything else from JAX.
 
     The process is host 0, unless it is one of several processes that are the slice's hosts.
     """
@@ -96,7 +96,7 @@ class SliceView:
     Args:
       function: a function of ``t5x.partitioning``, which is the module.
       slice_: the slice that the module sees.
-      data_positions: how many of the first positions along a mesh's data axis to keep; None for all.
+      data_positions: the number of positions along a mesh's data axis to keep, the first ones; None for all.
       devices: devices to replace the slice's, in their order; None for this process's CPU devices.
     """
 
@@ -171,7 +171,7 @@ class SliceView:
             )
 
     def _on_real_devices(self, answer: Any) -> Any:
-        """Replaces the virtual devices of a mesh by real ones, and cuts the mesh; other values stay unchanged."""
+        """Replaces the virtual devices of a mesh by real ones, and truncates the mesh; other values stay unchanged."""
         import jax
         import numpy as np
 

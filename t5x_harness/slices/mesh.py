@@ -23,7 +23,7 @@ _SHOWN_SUBMESHES = 6
 
 
 class MeshRefused(ValueError):
-    """T5X builds no such mesh on the slice; the message says why, and which submeshes would fit."""
+    """T5X does not build such a mesh on the slice; the message says why, and which submeshes would fit."""
 
 
 class HostsNotTiled(MeshRefused):
@@ -60,7 +60,7 @@ class MeshPlan:
 
     @property
     def data_positions_per_host(self) -> int:
-        """The number of data positions that one host has devices of."""
+        """The number of data positions whose devices are on one host."""
         return sum(0 in hosts for hosts in self.hosts_by_data_position)
 
     @property
@@ -70,7 +70,7 @@ class MeshPlan:
 
     @property
     def not_checked(self) -> tuple[str, ...]:
-        """What an emulation in one process does not check, in words."""
+        """A description of what an emulation in one process does not check."""
         if self.slice.hosts == 1:
             return ()
         return (
@@ -116,7 +116,7 @@ def fitting_submeshes(slice: Slice, num_partitions: int | None = None) -> tuple[
         s for s in itertools.product(xs, ys, zs, cores) if num_partitions is None or math.prod(s) == num_partitions
     )
     fitting = [s for s in sized if not (_slice_problem(slice, s) or _host_problem(slice, s))]
-    # A chip's cores are closest to each other, and the more cubic a box is, the shorter its longest way.
+    # A chip's cores are closest to each other, and the more cubic a box is, the shorter its longest path.
     return tuple(sorted(fitting, key=lambda s: (math.prod(s), -s[3], max(s[:3]), s[::-1])))
 
 
@@ -126,7 +126,7 @@ def mesh_text(shape: Mapping[str, int]) -> str:
 
 
 def refusal(slice: Slice, num_partitions: int | None, why: str, kind: type[MeshRefused] = MeshRefused) -> MeshRefused:
-    """Makes the error for a mesh that T5X does not build: why, and which submeshes would fit the slice."""
+    """Makes the error for a mesh that T5X does not build, with the reason and the submeshes that would fit."""
     fitting = fitting_submeshes(slice, num_partitions) if num_partitions else ()
     if fitting:
         shown = ", ".join(str(s) for s in fitting[:_SHOWN_SUBMESHES])
@@ -170,7 +170,7 @@ def _v4_submesh_of_16(x: int, z: int) -> Submesh:
 
 
 def _slice_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
-    """Explains why a submesh does not divide the slice in a way that T5X can lay out; None if it does."""
+    """Explains why a submesh does not divide the slice in a way that T5X can lay out; returns None if it does."""
     bounds = slice_.bounds
     if len(submesh) != len(bounds) or not all(isinstance(n, int) and n > 0 for n in submesh):
         return f"submesh {submesh} is not four numbers (x, y, z, cores), each at least 1"
@@ -185,7 +185,7 @@ def _slice_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
 
 
 def _host_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
-    """Explains why copies of a submesh that divides the slice do not fill its hosts; None if they do."""
+    """Explains why copies of a submesh that divides the slice do not fill its hosts; returns None if they do."""
     if _swapped_axes(slice_.bounds, submesh):
         return None
     if any(part % host and host % part for part, host in zip(submesh, slice_.host_bounds, strict=True)):

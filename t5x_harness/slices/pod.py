@@ -21,7 +21,7 @@ class Pod:
     Attributes:
       coordinator: ``HOST:PORT`` on which process 0 coordinates them.
       processes: their number, which is the number of the slice's hosts.
-      index: the number of this one, from 0.
+      index: the number of this process, from 0.
     """
 
     coordinator: str
@@ -29,11 +29,11 @@ class Pod:
     index: int
 
     def variables(self) -> dict[str, str]:
-        """Returns the variables that give a process its place."""
+        """Returns the environment variables that tell a process its place."""
         return {
             POD_VARIABLE: f"{self.coordinator},{self.processes},{self.index}",
             "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "gloo",
-            "JAX_COORDINATOR_BIND_ADDRESS": self.coordinator,  # by default, other machines can reach it, too
+            "JAX_COORDINATOR_BIND_ADDRESS": self.coordinator,  # by default, other machines could also reach it
         }
 
     @classmethod

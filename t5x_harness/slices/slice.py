@@ -1,4 +1,4 @@
-"""TPU slices by name: what devices a slice has, where they sit, and what each can do.
+"""TPU slices by name: their devices, and the place and capabilities of each device.
 
 A slice is named as Cloud TPU names it (``v3-32``, ``v5litepod-16``) or by generation and topology in chips
 (``v3:4x4``, ``v4:2x2x4``). Device order, coordinates, kinds and hosts are equal to what libtpu 0.0.51 reports through
@@ -18,18 +18,19 @@ from typing import NamedTuple
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """What all slices of one TPU generation share.
+    """The properties that all slices of one TPU generation share.
 
     A device is a chip, or one of a chip's two cores on v2 and v3.
 
     Attributes:
-      name: ``v3``.
+      name: the name, such as ``v3``.
       device_kind: the kind as JAX prints it.
-      cores_per_chip: devices that JAX sees on one chip; 1 on v4 and v5p, whose two cores run as one (megacore).
-      cores_per_name: what a chip counts in a slice's name: ``v4-8`` has 4 chips, ``v5e-8`` has 8.
-      dimensions: dimensions of the grid of chips, 2 or 3.
-      pod_chips: chips of the largest slice.
-      matrix_unit: rows and columns of a matrix unit.
+      cores_per_chip: the number of devices that JAX sees on one chip; 1 on v4 and v5p, whose two cores run as one
+          (megacore).
+      cores_per_name: the number that each chip adds to a slice's name: ``v4-8`` has 4 chips, ``v5e-8`` has 8.
+      dimensions: the number of dimensions of the grid of chips, 2 or 3.
+      pod_chips: the number of chips in the largest slice.
+      matrix_unit: the number of rows, and of columns, of a matrix unit.
       usable_hbm_bytes: memory of a *device* that a program may use; libtpu 0.0.51's compiler refuses more.
       chip_flops: peak bfloat16 operations per second of a *chip's* matrix units.
       chip_hbm_bandwidth: peak bytes per second that a chip reads from and writes to its memory.
@@ -58,10 +59,11 @@ _OF_V3 = ("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32")
 
 # Matrix units are 256 x 256 on v6e and 128 x 128 before (https://cloud.google.com/tpu/docs/system-architecture-tpu-vm).
 # Operations and bytes per second of v3 to v6e are from Google's pages, https://cloud.google.com/tpu/docs/v3 and so on.
-# The page of v2 has no figures. These are the 180 teraflops of four chips that Google announced, and the bandwidth in a
-# paper that it cites, Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Neural Networks" (2020).
+# The page of v2 has no figures. Its numbers are the 180 teraflops of four chips that Google announced, and the
+# bandwidth in a paper that it cites, Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Neural Networks"
+# (2020).
 _FIGURES = (
-    # As the attributes, with usable memory in GiB, operations in 1e12, and bytes to memory and to neighbors in 1e9.
+    # The attributes, with usable memory in GiB, operations in 1e12, and bytes to memory and to neighbors in 1e9.
     ("v2", "TPU v2", 2, 2, 2, 256, 128, 7.48, 45, 700, None, ("2x2", "4x4", "8x8", "8x16", "16x16")),
     ("v3", "TPU v3", 2, 2, 2, 1024, 128, 15.48, 123, 900, None, _OF_V3),
     ("v4", "TPU v4", 1, 2, 3, 4096, 128, 30.75, 275, 1200, None, _CUBES),
@@ -94,7 +96,7 @@ class SliceError(ValueError):
 
 
 class DeviceCoords(NamedTuple):
-    """Where a device sits: its chip's place in the slice, its core on that chip, and the host that drives it."""
+    """The place of a device: its chip's place in the slice, its core on that chip, and the host that drives it."""
 
     x: int
     y: int
@@ -137,12 +139,12 @@ class Slice:
 
     @property
     def cores_per_chip(self) -> int:
-        """Devices per chip: 2 on v2 and v3, else 1."""
+        """The number of devices per chip: 2 on v2 and v3, else 1."""
         return self.generation.cores_per_chip
 
     @property
     def num_chips(self) -> int:
-        """Chips in the slice."""
+        """The number of chips in the slice."""
         return math.prod(self.topology)
 
     @property
@@ -183,7 +185,7 @@ class Slice:
 
     @property
     def usable_hbm_bytes(self) -> int:
-        """Memory of one device that the TPU compiler lets a program use, in bytes (libtpu 0.0.51)."""
+        """The bytes of one device's memory that the TPU compiler lets a program use (libtpu 0.0.51)."""
         return self.generation.usable_hbm_bytes
 
     def describe(self) -> str:
@@ -204,7 +206,8 @@ def get_slice(name: str) -> Slice:
     """Returns the slice with a name or topology.
 
     Args:
-      name: ``v2-8`` … ``v3-2048``, ``v4-8`` … (numbers count cores, two a chip), ``v5p-8`` … (likewise), ``v5e-1`` …
+      name: ``v2-8`` … ``v3-2048``, ``v4-8`` … (numbers count cores, two per chip), ``v5p-8`` … (also cores), ``v5e-1``
+          …
         or ``v5litepod-1`` …, ``v6e-1`` … (numbers count chips); or a topology in chips such as ``v3:4x4``.
 
     Raises:

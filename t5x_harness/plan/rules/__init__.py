@@ -1,4 +1,4 @@
-"""The rules of plan, one module for each topic; a new module here is found by itself."""
+"""The rules of plan, one module for each topic; new modules here are found automatically."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def decode_arguments(plan: Planned) -> Iterator[Found]:
 
 
 def _decoded_length(plan: Planned, role: DataRole) -> int | None:
-    """Returns how many positions a dataset's predictions have; None if its longest example decides."""
+    """Returns the number of positions in a dataset's predictions; None if its longest example decides."""
     lengths = role.dataset.task_feature_lengths
     if lengths is None:
         return None
@@ -73,12 +73,12 @@ def _decoded_length(plan: Planned, role: DataRole) -> int | None:
 def _refusal(decode_fn: Any, length: int | None) -> str | None:
     """Returns why T5X's decode function refuses the arguments that the config gives it, or None if it accepts them.
 
-    It is traced in milliseconds, with a model that returns zeros for logits.  Other decode functions are not judged:
+    It is traced in milliseconds, with a model that returns zeros for logits.  Other decode functions are not checked:
     they may expect more of the model.
 
     Args:
       decode_fn: the model's decode function, with the arguments that Gin binds.
-      length: how many positions a prediction has; None if it is not known.
+      length: the number of positions in a prediction; None if it is not known.
     """
     import jax
     import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""PLN01: a plan that is not the one that was kept."""
+"""PLN01: a plan that differs from the golden plan."""
 
 from __future__ import annotations
 

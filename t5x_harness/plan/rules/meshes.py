@@ -25,7 +25,7 @@ _SUBMESH = "partitioning.PjitPartitioner.model_parallel_submesh"
 
 @finds(MSH02)
 def batch_on_mesh(plan: Planned) -> Iterator[Found]:
-    """Finds each batch size that the data axis does not divide; datasets that share its binding share the finding."""
+    """Finds each batch size that the data axis does not divide; datasets that share a binding share the finding."""
     data = plan.layout.positions
     bad: dict[tuple[BindingKey | None, int], list[str]] = {}
     for role in plan.run.roles:
@@ -65,7 +65,7 @@ MSH11 = Mistake(
 
 @finds(MSH11)
 def microbatches(plan: Planned) -> Iterator[Found]:
-    """Finds a batch that cannot be cut into equal microbatches, or microbatches that the mesh cannot share evenly."""
+    """Finds a batch that does not divide into equal microbatches, or microbatches that the mesh cannot share evenly."""
     parts, positions = plan.microbatches, plan.layout.positions
     batch = next((r.batch_size for r in plan.run.roles if r.parameter == "train_dataset_cfg"), None)
     if batch is None or parts == 1:
@@ -128,7 +128,7 @@ def unread_partitions(plan: Planned) -> Iterator[Found]:
 
 @finds(GIN20)
 def uncalled(plan: Planned) -> Iterator[Found]:
-    """Finds a schedule that is not called; without a partitioner no run comes this far."""
+    """Finds a schedule that is not called; without a partitioner, a run does not get this far."""
     rate = plan.learning_rate
     if rate is not None and rate.is_uncalled and rate.schedule is not None:
         key = rate.schedule.key
@@ -155,7 +155,7 @@ SEQ28 = Mistake(
 
 @finds(SEQ28)
 def few_files(plan: Planned) -> Iterator[Found]:
-    """Finds each task of the train data with fewer files than the pod has data shards."""
+    """Finds each task of the training data that has fewer files than the pod has data shards."""
     shards = plan.layout.shards
     for role in plan.run.roles if shards > 1 else ():
         if role.parameter != "train_dataset_cfg":
@@ -173,10 +173,10 @@ def few_files(plan: Planned) -> Iterator[Found]:
 
 
 def _files(task: Any, split: str) -> int | None:
-    """Files of a task's source; None where it deals out any number of parts itself, or cannot tell."""
+    """Returns the number of files of a task's source; None if it can divide its data freely, or cannot tell."""
     try:
         if task.source.supports_arbitrary_sharding or split not in task.splits:
             return None
         return len(task.source.list_shards(split=split))
-    except Exception:  # a source of the user's; what is wrong with it shows when it is read
+    except Exception:  # a user's own source; its mistakes show when it is read
         return None

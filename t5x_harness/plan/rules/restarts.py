@@ -1,4 +1,4 @@
-"""CKP22, CKP24 and CKP26: what orbax removes, loses or cannot read back when a job starts again."""
+"""CKP22, CKP24 and CKP26: folders and state that orbax removes, loses or cannot restore when a job restarts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CKP26 = Mistake(
 
 @finds(CKP26)
 def interrupted_in_bucket(plan: Planned) -> Iterator[Found]:
-    """Finds training that saves checkpoints with orbax at gs://."""
+    """Finds training that saves checkpoints with orbax to gs://."""
     folder = model_dir(plan.config)
     if folder is None or not folder.path.startswith("gs://") or not plan.uses_orbax:
         return
@@ -73,7 +73,7 @@ CKP22 = Mistake(
 
 @finds(CKP22)
 def removed_folder(plan: Planned) -> Iterator[Found]:
-    """Finds a folder at gs:// that a checkpoint manager of orbax's is going to clear up."""
+    """Finds a gs:// folder from which one of orbax's checkpoint managers is going to remove folders."""
     key, folder = plan.start.key, plan.start.path
     if plan.config.mode is Mode.TRAIN:
         written = model_dir(plan.config)
@@ -96,7 +96,7 @@ def removed_folder(plan: Planned) -> Iterator[Found]:
 
 
 def _removed(folder: Path) -> list[str]:
-    """Returns the folders that orbax would remove, except its own checkpoints that really are unfinished."""
+    """Returns the folders that orbax would remove, except its own checkpoints that are really unfinished."""
     return [
         path.name
         for path in sorted(folder.iterdir())
@@ -149,7 +149,7 @@ CKP24 = Mistake(
 
 @finds(CKP24)
 def partial_state(plan: Planned) -> Iterator[Found]:
-    """Finds a run that saves state for a part of the parameters, or starts from a checkpoint that has more."""
+    """Finds a run that saves state for only some parameters, or starts from a checkpoint with state for more."""
     if plan.config.mode is not Mode.TRAIN or plan.shapes is None or not plan.shapes.empty:
         return
     if plan.fit is not None and plan.fit.unwanted:

@@ -21,13 +21,13 @@ _NARROW = {"model/checkpoint_1000": examples.trained("network.T5Config.emb_dim =
 
 
 def _restoring(*lines: str, **parts: Any) -> Example:
-    """Returns an example of training that starts from a checkpoint, by default one of the same config."""
+    """Returns an example of training that starts from a checkpoint, which by default has the same config."""
     written = {"model/checkpoint_1000": examples.trained()}
     return training(*lines, *restored_from("model/checkpoint_1000"), **{"checkpoints": written, **parts})
 
 
 def _start_rule(mistake: Mistake, name: str) -> Rule[Planned]:
-    """Makes the rule for what keeps a path from being a checkpoint to start from."""
+    """Makes the rule for one problem of a path that should be a checkpoint to start from."""
 
     def check(plan: Planned) -> Iterator[Found]:
         problem = plan.start.problem
@@ -67,7 +67,7 @@ CKP27 = Mistake(
 
 @finds(CKP27)
 def damaged_checkpoint(plan: Planned) -> Iterator[Found]:
-    """Finds the first array that cannot be read, or metadata that cannot."""
+    """Finds unreadable metadata, or the first array that cannot be read."""
     if plan.fit is not None and plan.fit.damage:
         message = f"the checkpoint {plan.start.checkpoint} is damaged: {plan.fit.damage}"
         yield Found(message, plan.start.key, "copy it again from where it was written, or name another checkpoint")
@@ -89,7 +89,7 @@ def other_shapes(plan: Planned) -> Iterator[Found]:
     if fit is None or not fit.different or fit.vocabulary_sizes:
         return
     path, stored, ours = fit.different[0]
-    # Orbax restores optimizer state of any shape; what the optimizer then does with it is not known.
+    # Orbax restores optimizer state of any shape; it is not known what the optimizer then does with it.
     parameters = any(name.startswith("target/") for name, _, _ in fit.different)
     unchecked = not parameters and fit.tree is not None and fit.tree.layout == "orbax"
     yield Found(
@@ -115,7 +115,7 @@ SEQ11 = Mistake(
 
 @finds(SEQ11)
 def other_vocabulary(plan: Planned) -> Iterator[Found]:
-    """Finds a checkpoint in which the number of tokens is all that differs."""
+    """Finds a checkpoint that differs from the model only in the number of tokens."""
     fit = plan.fit
     sizes = fit.vocabulary_sizes if fit is not None else None
     if sizes is None:
@@ -144,7 +144,7 @@ CKP07 = Mistake(
 
 @finds(CKP07)
 def other_tree(plan: Planned) -> Iterator[Found]:
-    """Finds what the checkpoint lacks, or else, as a warning, what it has that the model does not."""
+    """Finds arrays that the checkpoint lacks, or else, as a warning, arrays that the model does not have."""
     fit = plan.fit
     if fit is None:
         return
@@ -187,7 +187,7 @@ def _other_checkpoint(plan: Planned, which: str) -> str:
 
 
 def _more(number: int, what: str, why: str | None = None) -> str:
-    """Says how many arrays more there are, and what explains them."""
+    """Returns words for the number of further arrays, and their explanation."""
     return (f", and {number} more {what}" if number > 0 else "") + (f": {why}" if why else "")
 
 
@@ -208,7 +208,7 @@ def fallback_incomplete(plan: Planned) -> Iterator[Found]:
 
 @finds(CKP18)
 def transformed_layout(plan: Planned) -> Iterator[Found]:
-    """Finds a checkpoint that is to be changed while it is restored, in a way that its layout does not allow."""
+    """Finds a checkpoint that the config changes during the restore in a way that its layout does not allow."""
     from t5x_harness.plan.stored_tree import StoredLayout, layout_of
 
     start = plan.start
@@ -230,7 +230,7 @@ def transformed_layout(plan: Planned) -> Iterator[Found]:
 
 
 def _renamed(plan: Planned) -> dict[str, str]:
-    """Returns the arrays that the config takes from another name of a checkpoint in orbax layout."""
+    """Returns the arrays that the config takes from a different name in a checkpoint in orbax layout."""
     from t5x_harness.plan.checkpoint_fit import checkpoint_names
     from t5x_harness.plan.stored_tree import StoredLayout
 
@@ -264,7 +264,7 @@ def _list(plan: Planned) -> Iterator[Found]:
     restore = plan.config.build("restore_checkpoint_cfg")
     path = getattr(restore, "path", None)
     evaluates = plan.config.mode is Mode.EVAL
-    # Of an empty list, evaluation asks no manager for anything.
+    # With an empty list, evaluation uses no manager.
     if path is None or isinstance(path, str) or (evaluates and not (path and plan.uses_orbax)):
         return
     use_orbax = plan.config.owner_of("use_orbax").short
@@ -279,7 +279,7 @@ def _list(plan: Planned) -> Iterator[Found]:
 def _managers(plan: Planned, save: Any, restore: Any) -> Iterator[Found]:
     start = plan.start
     if save is None or start.restore is None or start.path is None:
-        return  # nothing is restored with these settings
+        return  # these settings restore nothing
     managers = restore.checkpoint_manager_cls, save.checkpoint_manager_cls
     if managers[0] is not managers[1] and plan.uses_orbax:
         theirs, ours = (getattr(manager, "__name__", manager) for manager in managers)

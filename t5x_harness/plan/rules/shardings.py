@@ -22,9 +22,9 @@ _PARTITIONS = "partitioning.PjitPartitioner.num_partitions"
 _VOCABULARY = "vocab"
 _TWO_DIMENSIONS = "parameter_partitioning_dims=2 in the axis rules"
 _LANES = 128
-"""Columns of a TPU's matrix unit: what an array's dimension fills or wastes."""
+"""The number of columns of a TPU's matrix unit, which an array's dimension fills or wastes."""
 
-# What the standard logical axis names stand for, as the names that models bind.
+# The names under which models bind the sizes of the standard logical axes.
 _BINDINGS_OF_AXES: Mapping[str, tuple[str, ...]] = {
     "vocab": ("vocab_size", "num_embeddings"),
     "mlp": ("mlp_dim", "d_ff", "intermediate_dim"),
@@ -34,7 +34,7 @@ _BINDINGS_OF_AXES: Mapping[str, tuple[str, ...]] = {
     "embed": ("emb_dim", "embed_dim", "d_model"),
 }
 _MUCH = 0.1
-"""The share of the train state on each device from which on it can hardly be meant."""
+"""The share of the train state on each device above which it can hardly be intended."""
 
 _LARGE = ("network.T5Config.mlp_dim = 65_536", f"{_PARTITIONS} = 4")
 _AXIS_RULES = "partitioning.PjitPartitioner.logical_axis_rules"
@@ -66,7 +66,7 @@ def indivisible_axis(plan: Planned) -> Iterator[Found]:
     for (name, size, parts, axes), paths in found.items():
         bound = _bindings_of(plan.config, name)
         key = bound[0] if bound else None
-        if key in said:  # heads, and heads times their size: one number is at fault
+        if key in said:  # heads, and heads times head size: the same number is at fault
             continue
         said |= {key} if key else set()
         values = ", ".join(f"{k.short} = {plan.config.value(k)!r} ({plan.config.origin(k)})" for k in bound)
@@ -105,7 +105,7 @@ SEQ13 = Mistake(
 
 @finds(SEQ13)
 def vocabulary_rows(plan: Planned) -> Iterator[Found]:
-    """Finds each vocabulary size that the model axis, or a TPU's tile, does not divide."""
+    """Finds each vocabulary size that is not divisible by the model axis or a TPU's tile."""
     found: dict[tuple[int, int], str] = {}
     for leaf in plan.shapes.parameters if plan.shapes else ():
         parts = {index: cut for index, _, cut, _ in leaf.cuts(plan.mesh)}
@@ -137,7 +137,7 @@ MSH09 = Mistake(
 
 @finds(MSH09)
 def state_memory(plan: Planned) -> Iterator[Found]:
-    """Finds parameters and optimizer state that alone need more memory than a program may use."""
+    """Finds a run whose parameters and optimizer state alone need more memory than a program may use."""
     if plan.shapes is None:
         return
     state, usable = plan.shapes.device_bytes(plan.mesh), plan.slice.usable_hbm_bytes
@@ -154,7 +154,7 @@ def state_memory(plan: Planned) -> Iterator[Found]:
 
 
 def _enough(plan: Planned, usable: int) -> str:
-    """Returns what would make room, and how many partitions that takes."""
+    """Returns a fix that would make room, with the number of partitions that it takes."""
     assert plan.shapes is not None
     if plan.mesh.keys() != {"data", "model"}:
         return f"use more partitions, {_TWO_DIMENSIONS}, or a larger slice"
@@ -185,7 +185,7 @@ MSH07 = Mistake(
 
 @finds(MSH07)
 def axis_without_rule(plan: Planned) -> Iterator[Found]:
-    """Finds each logical axis that no rule maps and that costs memory."""
+    """Finds each logical axis that costs memory because no rule maps it."""
     rules = getattr(plan.partitioner, "logical_axis_rules", None)
     parts = plan.mesh.get("model", 1)
     if rules is None or plan.shapes is None or parts < 2:

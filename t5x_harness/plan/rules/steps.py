@@ -47,7 +47,7 @@ def periods(plan: Planned) -> Iterator[Found]:
 
 @finds(GIN09)
 def steps_type(plan: Planned) -> Iterator[Found]:
-    """Finds train steps that are not a whole number."""
+    """Finds a number of train steps that is not a whole number."""
     steps = plan.steps
     if steps is not None and not steps.is_whole:
         value = steps.value
@@ -57,9 +57,9 @@ def steps_type(plan: Planned) -> Iterator[Found]:
 
 @finds(CKP01)
 def steps_below_checkpoint(plan: Planned) -> Iterator[Found]:
-    """Finds fewer steps in all than the checkpoint has done."""
+    """Finds a total of steps that is less than the checkpoint's step."""
     steps = plan.steps
-    if steps is None or plan.start.is_refused:  # the step is that of a path without a checkpoint
+    if steps is None or plan.start.is_refused:  # the step is from a path without a checkpoint
         return
     if steps.total is not None and steps.first is not None and steps.total < steps.first:
         yield Found(
@@ -72,7 +72,7 @@ def steps_below_checkpoint(plan: Planned) -> Iterator[Found]:
 
 @finds(CKP02)
 def no_steps_left(plan: Planned) -> Iterator[Found]:
-    """Finds as many steps as the checkpoint has done."""
+    """Finds a total of steps that equals the checkpoint's step."""
     steps = plan.steps
     if steps is not None and steps.first is not None and steps.total == steps.first and not plan.start.is_refused:
         at = f", the step of the checkpoint {plan.start.path}" if plan.start.path else ""
@@ -83,7 +83,7 @@ def no_steps_left(plan: Planned) -> Iterator[Found]:
 
 @finds(CKP23)
 def nothing_kept(plan: Planned) -> Iterator[Found]:
-    """Finds training that saves no checkpoint: a note if nothing is bound to save with."""
+    """Finds training that saves no checkpoint; it is a note if no settings for saving are bound."""
     if plan.steps is None or not plan.steps.to_train:
         return
     save = plan.save
@@ -100,14 +100,14 @@ def nothing_kept(plan: Planned) -> Iterator[Found]:
 
 
 _NOTHING = 1e-7
-"""A rate at which nothing is learnt; T5X's schedules do not go below 1e-8."""
+"""A rate at which nothing is learned; T5X's schedules do not go below 1e-8."""
 _RUN_DOWN = 0.01
-"""What is left of the highest rate when a schedule is over."""
+"""The share of the highest rate below which a schedule counts as over."""
 
 
 @finds(GIN24)
 def schedule_is_over(plan: Planned) -> Iterator[Found]:
-    """Finds a schedule whose warm-up or decay lies before the first step to train."""
+    """Finds a schedule whose warm-up or decay ends before the first step to train."""
     rate, steps = plan.learning_rate, plan.steps
     if rate is None or rate.schedule is None or rate.curve is None or steps is None:
         return
@@ -138,13 +138,13 @@ def schedule_is_over(plan: Planned) -> Iterator[Found]:
 
 
 def _over(rate: LearningRate, is_own: bool) -> tuple[str, Severity] | None:
-    """Returns what of a schedule is over when the run begins, in words, and how bad that is; None if nothing is."""
+    """Returns a message, with its severity, if a part of the schedule ends before the run begins; else None."""
     before, curve = rate.before, rate.curve
     if before is None or curve is None:
         return None
     (first, now), (top_step, top) = curve.points[0], before.highest
     if before.not_finite is not None or (is_own and top >= 1):
-        return None  # no rate that anyone trained with: the formula is meant for later steps
+        return None  # nobody trained with such a rate: the formula is meant for later steps
     if curve.highest[1] < _RUN_DOWN * top:
         return (
             f"the learning rate has run down before the run begins: it is {now:.3g} at step {first}, the first to be "
@@ -157,14 +157,14 @@ def _over(rate: LearningRate, is_own: bool) -> tuple[str, Severity] | None:
         f"the schedule warms up from step 0 to {top_step}, and the run begins at step {first}: its first update is "
         f"made at {now:.3g}, without a warm-up"
     )
-    # A rate that goes on falling may well be the same schedule continued.
+    # A rate that keeps falling may well continue the same schedule.
     return message, Severity.NOTE if curve.falls else Severity.WARNING
 
 
 def _key_in_t5x(plan: Planned, parameter: str) -> BindingKey | None:
     """Returns the binding of a parameter of T5X's scheduler.
 
-    None where it is not bound, or the run has another schedule.
+    Returns None if the parameter is not bound, or the run has another schedule.
     """
     schedule = plan.learning_rate.schedule if plan.learning_rate is not None else None
     value = plan.config.value(plan.config.owner(schedule.key)) if schedule is not None else None
@@ -174,7 +174,7 @@ def _key_in_t5x(plan: Planned, parameter: str) -> BindingKey | None:
 
 
 def _zero_key(plan: Planned) -> BindingKey | None:
-    """Returns the binding of T5X's ``warmup_steps``, if it is 0, which a warm-up divides by."""
+    """Returns the binding of T5X's ``warmup_steps`` if it is 0; a warm-up divides by this value."""
     key = _key_in_t5x(plan, "warmup_steps")
     owner = plan.config.owner(key)
     return owner if owner is not None and plan.config.value(owner) == 0 else None
@@ -188,7 +188,7 @@ def _fix(plan: Planned, first: int) -> str:
 
 @finds(GIN26)
 def unknown_factor(plan: Planned) -> Iterator[Found]:
-    """Finds each factor that neither T5X's record nor the T5X in use has."""
+    """Finds each factor that neither T5X's recorded list nor the installed T5X knows."""
     factor = plan.learning_rate.unknown_factor if plan.learning_rate is not None else None
     if factor is not None:
         key = plan.config.find("factors", "create_learning_rate_scheduler")
@@ -202,12 +202,12 @@ _ADAPTIVE = frozenset(
         "nadamw", "novograd", "radam", "yogi",
     }
 )  # fmt: skip
-"""Optimizers whose updates are about as large as the rate, whatever the gradients: only there it tells something."""
+"""Optimizers whose updates are about as large as the rate for any gradients; only for these does the rate tell much."""
 _LARGE = 0.1
-"""T5 is trained with 0.01 at most: a tenth of a parameter's size in each step forgets everything."""
+"""T5 is trained with at most 0.01; steps of a tenth of a parameter's size make the model forget everything."""
 _SMALL = 1e-5
 _SMALL_ABSOLUTE = 1e-6
-"""Where the rate is not relative to the parameters, as with Adam, whose fine-tunings go down to a few millionths."""
+"""The limit for rates that are not relative to the parameters, as with Adam, which fine-tunes at a few millionths."""
 _SCHEDULE = "utils.create_learning_rate_scheduler"
 _CONSTANT = f"{_SCHEDULE}.factors = 'constant'"
 _RISING = (f"{_SCHEDULE}.factors = 'constant * linear_warmup'", f"{_SCHEDULE}.base_learning_rate = 0.001")
@@ -229,7 +229,7 @@ OPT01 = Mistake(
 
 @finds(OPT01)
 def useless_rate(plan: Planned) -> Iterator[Found]:
-    """Finds a rate with which nothing can be learned, if the optimizer is a known one."""
+    """Finds a rate with which nothing can be learned, if the optimizer is known."""
     rate = plan.learning_rate
     if rate is None or rate.schedule is None or rate.curve is None or rate.curve.not_finite is not None:
         return
@@ -237,7 +237,7 @@ def useless_rate(plan: Planned) -> Iterator[Found]:
     if schedule.optimizer not in _ADAPTIVE:
         return
     (first, start), (last, end), (top_step, top) = curve.points[0], curve.points[-1], curve.highest
-    # Adafactor's rate counts in sizes of the parameters, unless the config says otherwise.
+    # Adafactor's rate is relative to the parameters' sizes, unless the config says otherwise.
     settings = getattr(getattr(plan.run.model, "optimizer_def", None), "hyper_params", None)
     relative = getattr(settings, "multiply_by_parameter_scale", False)
     if end > _LARGE or top >= 1:
@@ -274,7 +274,7 @@ OPT02 = Mistake(
 
 @finds(OPT02)
 def unfinished_warmup(plan: Planned) -> Iterator[Found]:
-    """Finds a warm-up of T5X's own schedule that goes on when the run has ended."""
+    """Finds a warm-up of T5X's own schedule that lasts longer than the run."""
     steps, config = plan.steps, plan.config
     keys = {name: _key_in_t5x(plan, name) for name in ("factors", "warmup_steps", "step_offset")}
     given = {name: config.value(config.owner(key)) for name, key in keys.items() if key is not None}
