@@ -89,7 +89,7 @@ class BufferAssignment:
     Attributes:
       allocations: the allocations, in the compiler's order.
       sequence: the names of the instructions in the order in which the device runs them; live ranges are positions in
-          it.
+        it.
     """
 
     allocations: tuple[Allocation, ...]

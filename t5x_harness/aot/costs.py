@@ -92,8 +92,7 @@ def costs_of(program: HloProgram, mesh: Mapping[str, int], longest_loop: int = 1
       mesh: the devices by mesh axis, in the order of the mesh for which the program was compiled. The program numbers
         devices as they follow each other in it.
       longest_loop: the number of rounds of a loop if the text does not show it, such as one that decodes until every
-          example
-        has ended.
+        example has ended.
     """
     counter = _CostCounter(program, longest_loop)
     runs = list(counter.runs(program.main, 1))

@@ -18,7 +18,7 @@ from t5x_harness.aot.buffers import BufferAssignment
 from t5x_harness.aot.program_text import HloProgram
 
 LOW, HIGH = 2, 6
-"""Layers of each stack: even, as models may alternate between two kinds. Greater distances are slower and more exact."""
+"""Layers of each stack: even, as models may alternate between two kinds. A wider gap is slower and more exact."""
 
 
 def depths_of(stacks: Mapping[str, int]) -> tuple[list[dict[str, int]], list[float]]:

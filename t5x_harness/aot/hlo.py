@@ -287,7 +287,7 @@ T = TypeVar("T", bound=Tally)
 
 
 def added_up(tallies: Iterable[tuple[T, float]], by: str) -> tuple[T, ...]:
-    """Joins the tallies of equal things, and leaves out those whose numbers are all 0.
+    """Joins the tallies of equal things, and leaves out those whose count is 0.
 
     Args:
       tallies: the tallies, each with the factor by which its numbers are multiplied.

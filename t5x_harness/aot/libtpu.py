@@ -1,6 +1,6 @@
-"""The TPU compiler, libtpu: whether it is installed, how it describes a slice, and what it makes of one program.
+"""The TPU compiler, libtpu: whether it is installed, how it describes a slice, and how it compiles one program.
 
-The compiler writes what it decides into a folder as it works. Memory, collectives and arithmetic are decided long
+The compiler writes its decisions into a folder as it works. Memory, collectives and arithmetic are decided long
 before it generates code, which is nine tenths of its work. So a process that needs nothing else can end there.
 """
 
@@ -30,9 +30,9 @@ INSTALL = "python -m pip install 't5x-harness[aot]'"
 """The command that installs it."""
 
 TRIED = {"libtpu": "0.0.52", "jax": "0.10.2"}
-"""The newest versions that this room was tried with."""
+"""The newest versions with which this package was tried."""
 
-# Without these, libtpu looks for a TPU's metadata server, and for another process that uses the TPU.
+# Without these variables, libtpu looks for a TPU's metadata server, and for another process that uses the TPU.
 _ENVIRONMENT = {
     "TPU_ACCELERATOR_TYPE": "v3-8",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -49,12 +49,12 @@ class LibtpuMissing(RuntimeError):
 
 
 def is_installed() -> bool:
-    """Returns whether the TPU compiler is in this environment; imports nothing."""
+    """Returns whether the TPU compiler is installed in this environment; imports nothing."""
     return importlib.util.find_spec("libtpu") is not None
 
 
 def why_not(*, in_process: bool) -> str:
-    """Explains why nothing can be compiled for a TPU here; empty if it can.
+    """Explains why nothing can be compiled for a TPU here; returns an empty text if something can.
 
     Args:
       in_process: whether runs share this process.
@@ -75,7 +75,7 @@ def version(package: str) -> str | None:
 
 
 def untried() -> list[str]:
-    """Lists in words what is newer in this environment than the versions that this room was tried with."""
+    """Lists the packages of this environment that are newer than the versions with which this code was tried."""
     found = ((package, version(package), tried) for package, tried in TRIED.items())
     return [
         f"{package} {there}: newer than {tried}, with which the numbers of docs/aot.md were measured"
@@ -93,7 +93,7 @@ def environment(given: Mapping[str, str]) -> dict[str, str | None]:
     Returns:
       The variables to set; None for a variable to remove.
     """
-    # A flag for CPUs in this variable would end the process, as the TPU compiler reads it, too.
+    # A flag for CPUs in this variable would end the process, because the TPU compiler also reads it.
     return {**_ENVIRONMENT, "JAX_PLATFORMS": "cpu", "LIBTPU_INIT_ARGS": given.get("LIBTPU_INIT_ARGS")}
 
 
@@ -101,7 +101,7 @@ def describe_devices(slice_: Slice) -> list[Any]:
     """Returns the slice's devices as the compiler describes them, in the order of ``slice_.coordinates``.
 
     Raises:
-      LibtpuMissing: it is not installed.
+      LibtpuMissing: the compiler is not installed.
     """
     if not is_installed():
         raise LibtpuMissing
@@ -156,11 +156,11 @@ class CompilerResult(JsonValue):
     """The result of a compilation.
 
     Attributes:
-      verdict: how it ended.
+      verdict: the way in which it ended.
       message: the compiler's message if it failed; empty otherwise.
-      cpu_seconds: CPU seconds of the process, lowering included.
+      cpu_seconds: the CPU seconds of the process, including lowering.
       host_bytes: the most memory of this machine that the process had.
-      code_bytes: size of the program's code; None if no code was generated.
+      code_bytes: the size of the program's code; None if no code was generated.
     """
 
     verdict: CompilerVerdict
@@ -177,13 +177,13 @@ class CompilerResult(JsonValue):
 
 
 def fingerprint(text: str, slice_: Slice, devices: Sequence[int], environment: Mapping[str, str] = os.environ) -> str:
-    """Names what the compiler would make of a program: equal names mean equal results.
+    """Returns a name for the compiler's result for a program: equal names mean equal results.
 
     Args:
       text: the program as StableHLO, which does not depend on the TPU.
-      slice_: where it runs.
-      devices: ids of the mesh's devices in its order.
-      environment: its LIBTPU_INIT_ARGS change what is compiled.
+      slice_: the slice where it runs.
+      devices: the ids of the mesh's devices, in the mesh's order.
+      environment: the environment, whose LIBTPU_INIT_ARGS change the result.
     """
     parts = (
         text,
@@ -200,7 +200,7 @@ def fingerprint(text: str, slice_: Slice, devices: Sequence[int], environment: M
 
 
 def compile_program(lowered: Any, folder: Path, until: Until) -> CompilerResult:
-    """Compiles a program, and has the compiler write its own account of it into a folder.
+    """Compiles a program, and has the compiler write its own account of the program into a folder.
 
     If it is compiled only until its memory is assigned, the compiler is still at work when this returns, and the
     process should end.
@@ -217,7 +217,7 @@ def compile_program(lowered: Any, folder: Path, until: Until) -> CompilerResult:
             done["program"] = lowered.compile(
                 compiler_options={"xla_dump_to": str(folder), "xla_dump_hlo_as_text": True}
             )
-        except Exception as error:  # of many types, by JAX and by the compiler's bindings
+        except Exception as error:  # JAX and the compiler's bindings raise many types
             done["error"] = error
 
     thread = threading.Thread(target=work, daemon=True)
@@ -226,7 +226,7 @@ def compile_program(lowered: Any, folder: Path, until: Until) -> CompilerResult:
         thread.join(_POLL_SECONDS)
     verdict, message, code_bytes = CompilerVerdict.COMPILED, "", None
     if (error := done.get("error")) is not None:
-        print(error, file=sys.stderr)  # into the log of this process
+        print(error, file=sys.stderr)  # goes into the log of this process
         message = str(error)
         verdict = CompilerVerdict.OUT_OF_MEMORY if _OUT_OF_MEMORY.search(message) else CompilerVerdict.FAILED
     elif (program := done.get("program")) is not None:
@@ -236,7 +236,7 @@ def compile_program(lowered: Any, folder: Path, until: Until) -> CompilerResult:
 
 
 def _is_written(folder: Path) -> bool:
-    """Returns whether the last of the files that are read exists and has stopped growing."""
+    """Returns whether the last of the needed files exists and has stopped growing."""
     last = next(folder.glob(_SCHEDULED), None)
     if last is None:
         return False
@@ -251,7 +251,7 @@ def one_at_a_time(lock: Path, waiting: Callable[[], None]) -> Iterator[None]:
 
     Args:
       lock: the file that all of them lock; it is created if necessary.
-      waiting: called once if another process compiles.
+      waiting: a function that is called once if another process is compiling.
     """
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("a") as file:

@@ -1,11 +1,11 @@
-"""What fills a device's memory at the peak of a compiled step: how many bytes, of which kind, of which modules.
+"""The contents of a device's memory at the peak of a compiled step: how many bytes, of which kind, of which modules.
 
 The peak is the compiler's own. Arguments, constants and results that take no argument's place are in memory all the
 time; temporary values count if they are live at the moment at which most of them are. The compiler reserves more,
 because temporary values of different sizes leave gaps. Uses and modules are read from JAX's names of instructions.
 
-JAX's ``memory_analysis().peak_memory_in_bytes`` is the same figure on v2 to v4, and says neither kinds nor modules. On
-v5e it also counts memory on the chip. JAX gives it only once code was generated, which is most of a compilation.
+JAX's ``memory_analysis().peak_memory_in_bytes`` is the same figure on v2 to v4, but without kinds and modules. On
+v5e it also counts memory on the chip. JAX returns it only after code is generated, which is most of a compilation.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _UNNAMED = ("copy", "bitcast", "get-tuple-element", "tuple", "opt-barrier", "con
 
 
 class MemoryKind(enum.StrEnum):
-    """What memory is used for."""
+    """The uses of memory."""
 
     PARAMETERS = "parameters"
     OPTIMIZER = "optimizer"
     INPUTS = "inputs"
-    """Batches, random keys, the learning rate: every argument that is neither of the two."""
+    """Batches, random keys, the learning rate: every argument that is neither a parameter nor optimizer state."""
     GRADIENTS = "gradients"
     TEMPORARIES = "activations and temporaries"
     CONSTANTS = "constants"
@@ -99,14 +99,14 @@ class Buffer(Tally):
     """Equal arrays that are in memory at the peak.
 
     Attributes:
-      kind: what they are for; never padding, as each buffer has padding of its own.
+      kind: the use of the arrays; never padding, because each buffer has its own padding.
       module: the module of the model, ``*`` in place of a layer's number; empty if JAX gave no name.
-      primitive: what computes them, such as ``dot_general``; empty for arguments.
-      shape: sizes on one device.
+      primitive: the operation that computes them, such as ``dot_general``; empty for arguments.
+      shape: the sizes on one device.
       dtype: XLA's name of the element type.
-      count: how many there are.
-      bytes: of all of them, with padding.
-      padding_bytes: of all of them: the part of their tiles that holds nothing.
+      count: the number of arrays.
+      bytes: the bytes of all of them, with padding.
+      padding_bytes: the bytes in the tiles of all of them that hold nothing.
     """
 
     kind: MemoryKind
@@ -124,10 +124,10 @@ class PaddedSize(Tally):
     """A size that is padded to whole tiles, in all arrays that are in memory at the peak.
 
     Attributes:
-      size: of a dimension on one device.
+      size: the size of a dimension on one device.
       in_tiles: the size with padding.
-      count: how many dimensions of arrays have it.
-      bytes: that hold nothing because of it. If two dimensions of an array are padded, each has its part.
+      count: the number of arrays' dimensions that have this size.
+      bytes: the bytes that hold nothing because of it. If two dimensions of an array are padded, each has its share.
     """
 
     size: int
@@ -141,13 +141,13 @@ class DeviceMemory:
     """The large memory of one device, in bytes.
 
     Attributes:
-      peak_bytes: the most that is in use at a moment.
-      reserved_bytes: what the compiler allocates, all of which has to fit the device. At another moment than the peak:
-        what is in use, plus the gaps at the peak.
-      kinds: bytes at the peak by kind, without padding, which is a kind of its own; they add up to ``peak_bytes``.
-      buffers: what is in memory at the peak, equal layers as one, the largest first.
-      padding: by size, the most bytes first; the rest of ``MemoryKind.PADDING`` are single elements in whole tiles, and
-        allocations rounded up.
+      peak_bytes: the most bytes that are in use at a moment.
+      reserved_bytes: the bytes that the compiler allocates, all of which have to fit the device. At a moment other than
+        the peak: the bytes in use, plus the gaps at the peak.
+      kinds: the bytes at the peak by kind, without padding, which is a separate kind; they add up to ``peak_bytes``.
+      buffers: the arrays in memory at the peak, with equal layers as one, the largest first.
+      padding: the padding by size, the most bytes first; the rest of ``MemoryKind.PADDING`` are single elements in
+        whole tiles, and allocations rounded up.
     """
 
     peak_bytes: int
@@ -158,7 +158,7 @@ class DeviceMemory:
 
     @property
     def fragmentation_bytes(self) -> int:
-        """What is reserved and never in use: gaps between temporary values."""
+        """The bytes that are reserved but never in use: gaps between temporary values."""
         return self.reserved_bytes - self.peak_bytes
 
 
@@ -166,9 +166,9 @@ def memory_of(program: HloProgram, assignment: BufferAssignment, at: int | None 
     """Adds up a program's memory.
 
     Args:
-      program: for names and shapes.
-      assignment: what the compiler wrote about its memory.
-      at: number of an instruction; None for the one at which most is live.
+      program: the program, for names and shapes.
+      assignment: the compiler's account of its memory.
+      at: the number of an instruction; None for the one with the most live bytes.
     """
     # Values within a reduction's or fusion's own body are in registers, though the compiler reserves room for them.
     every = [a for a in assignment.allocations if a.space == HBM]
@@ -209,7 +209,7 @@ def _present(allocations: Iterable[Allocation], moment: int) -> Iterator[tuple[A
 
 
 class _Namer:
-    """Finds what the values in a program's memory are."""
+    """Identifies the values in a program's memory."""
 
     def __init__(self, program: HloProgram) -> None:
         self._program = program
@@ -237,7 +237,7 @@ class _Namer:
     def _is_gradient(self, name: str, module: str, shape: Shape) -> bool:
         """Checks whether the backward pass makes an array that is as large as a parameter of the same module.
 
-        A transposed copy of a parameter that the backward pass makes counts as a gradient, too.
+        A transposed copy of a parameter that the backward pass makes also counts as a gradient.
         """
         sizes = _sizes(shape)
         return _BACKWARD in name and any(
@@ -274,7 +274,7 @@ class _Namer:
         return next(filter(module_of, names), "") or next(filter(None, names), "")
 
     def _element_names(self, instruction: Instruction, index: tuple[int, ...]) -> Iterator[str]:
-        """Yields the names of what makes one of several results in a fusion, and of what takes it."""
+        """Yields the names of the instruction that makes one of a fusion's results, and of the one that takes it."""
         if index:
             fused = self._program.computations.get(instruction.called.get("calls", ""))
             if fused is not None and fused.root.opcode == "tuple" and index[0] < len(fused.root.operands):
@@ -283,7 +283,7 @@ class _Namer:
                 yield user.op_name
 
     def _element(self, instruction: Instruction, index: tuple[int, ...]) -> tuple[Instruction, tuple[int, ...]] | None:
-        """Finds what a loop's body puts into an element of the loop's tuple."""
+        """Finds the instruction whose value a loop's body puts into an element of the loop's tuple."""
         body = self._bodies.get(instruction.name)
         if body is None or not index:
             return None
@@ -322,7 +322,7 @@ class _Namer:
 
     @functools.cached_property
     def _carried(self) -> frozenset[str]:
-        """Names of what the loops of the entry computation carry into their next round."""
+        """The names of the values that the loops of the entry computation carry into their next round."""
         loops = (i for i in self._program.main.instructions if i.opcode == "while" and "body" in i.called)
         return frozenset(
             name for loop in loops for name in self._program.computations[loop.called["body"]].root.operands
@@ -353,7 +353,7 @@ def _shape(value: PlacedValue) -> Shape | None:
 
 
 def _padded(shape: Shape) -> Iterator[PaddedSize]:
-    """Yields each size of an array that is padded, with its part of what the padding takes."""
+    """Yields each padded size of an array, with its share of the bytes of the padding."""
     padded = [(size, filled) for size, filled in zip(shape.dims, shape.in_tiles, strict=True) if filled > size > 0]
     growth = [math.log(filled / size) for size, filled in padded]
     for (size, filled), grown in zip(padded, growth, strict=True):

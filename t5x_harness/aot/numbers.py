@@ -14,10 +14,10 @@ class CollectiveNumbers:
     """Collectives of one kind over one axis of the mesh, in one run of a program.
 
     Attributes:
-      kind: ``all-reduce``, ``all-gather`` and so on.
-      axis: ``data``, ``model`` or ``data+model``.
-      bytes: of all of them on one device.
-      count: how often they run, in loops as often as these run.
+      kind: the kind, such as ``all-reduce`` or ``all-gather``.
+      axis: the axis: ``data``, ``model`` or ``data+model``.
+      bytes: the bytes of all of them on one device.
+      count: the number of times that they run, counting each round of a loop.
     """
 
     kind: str
@@ -34,7 +34,7 @@ class PaddingNumbers:
       axis: the axis of this size: a logical axis of the model, or ``length of inputs``; ``-`` if it is not known.
       size: the size on a device.
       in_tiles: the size with padding.
-      bytes: bytes at the peak that hold nothing because of it.
+      bytes: the bytes at the peak that hold nothing because of it.
     """
 
     axis: str
@@ -44,7 +44,7 @@ class PaddingNumbers:
 
 
 class ProgramNumbers:
-    """What one program takes of one device of the slice.
+    """The resources that one program takes of one device of the slice.
 
     A number that the compiler does not give raises an AttributeError that says why: the program was only lowered, or
     needs too much memory to be compiled at all.
@@ -60,7 +60,7 @@ class ProgramNumbers:
 
     @property
     def fits(self) -> bool:
-        """Whether it fits the memory of a device."""
+        """Whether the program fits the memory of a device."""
         return bool(self._number("fits"))
 
     @property
@@ -70,32 +70,32 @@ class ProgramNumbers:
 
     @property
     def hbm_needed(self) -> int:
-        """Bytes that have to fit: what the compiler reserves, and the code if its size is known."""
+        """The bytes that have to fit: those that the compiler reserves, and the code if its size is known."""
         return int(self._number("hbm_needed"))
 
     @property
     def headroom(self) -> int:
-        """Bytes that are left; negative if it does not fit."""
+        """The bytes that are left; negative if the program does not fit."""
         return int(self._number("hbm_headroom"))
 
     @property
     def flops(self) -> float:
-        """Operations of one run on one device."""
+        """The floating-point operations of one run on one device."""
         return self._number("flops_of_a_device")
 
     @property
     def step_seconds_at_least(self) -> float:
-        """The least time that one run can take."""
+        """The least time that one run can take, in seconds."""
         return self._number("step_seconds_at_least")
 
     @property
     def kinds(self) -> dict[str, int]:
-        """Bytes at the peak by kind: parameters, optimizer, gradients, temporaries and so on."""
+        """The bytes at the peak by kind: parameters, optimizer, gradients, temporaries and so on."""
         return {kind: int(size) for kind, size in self._parts("hbm_at_peak").items()}
 
     @property
     def padding(self) -> list[PaddingNumbers]:
-        """The padding at the peak by size, from 0.5 % of the peak on; all padding is ``kinds["padding"]``."""
+        """The padding at the peak by size, for at least 0.5% of the peak; all padding is in ``kinds["padding"]``."""
         self._number("hbm_peak")
         found = []
         for part, lost in self._parts("hbm_padding").items():
@@ -105,12 +105,12 @@ class ProgramNumbers:
 
     @property
     def matrix_unit_padding(self) -> float:
-        """The least part of the matrix units' work that is on padding, 0 to 1."""
+        """The least share of the matrix units' work that is spent on padding, 0 to 1."""
         return self._number("matrix_unit_padding")
 
     @property
     def collectives(self) -> list[CollectiveNumbers]:
-        """What devices exchange in one run, by kind and axis."""
+        """The data that devices exchange in one run, by kind and axis."""
         self._number("flops_of_a_device")
         counts = self._parts("collectives")
         found = []
@@ -142,14 +142,14 @@ class ProgramNumbers:
 
 
 class AotNumbers:
-    """What the TPU compiler says about a config on a slice: numbers of each program, and findings.
+    """The TPU compiler's verdict on a config on a slice: numbers of each program, and findings.
 
     Args:
       result: the result of the stage aot.
 
     Attributes:
-      findings: what is wrong; a program that does not fit is AOT01.
-      not_checked: what was not judged, in words.
+      findings: the findings; a program that does not fit is AOT01.
+      not_checked: the questions that were not judged, in words.
     """
 
     def __init__(self, result: StageResult) -> None:

@@ -27,7 +27,7 @@ _OPERAND = re.compile(r"%([^\s,()]+)")
 
 
 class ProgramTextError(ValueError):
-    """A text is not a compiled program; the message has the line."""
+    """The text is not a compiled program; the message names the line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +82,7 @@ def parse_program(lines: Iterable[str], where: str = "<text>") -> HloProgram:
 
     Args:
       lines: the text.
-      where: what errors call it.
+      where: the name for it in errors.
 
     Raises:
       ProgramTextError: it is not such a text.
@@ -159,10 +159,10 @@ _Side = int | _Element
 
 @dataclasses.dataclass(frozen=True)
 class Trips:
-    """How often a loop runs.
+    """The number of rounds of a loop.
 
     Attributes:
-      times: the number.
+      times: the number of rounds.
       is_most: whether the loop may end earlier, as decoding does when all sequences have ended.
     """
 
@@ -212,7 +212,7 @@ def _times(first: int, last: int, step: int, direction: str) -> int | None:
 def _comparisons(
     computations: Mapping[str, Computation], condition: Computation
 ) -> Iterator[tuple[_Element, _Side, str, bool]]:
-    """Yields each counter, its limit, the comparison's direction, and whether it is only a part of the condition."""
+    """Yields each counter, its limit, the direction of their comparison, and whether the condition has other parts."""
     root, where, outside = condition.root, condition, dict[str, str]()
     if root.opcode == "fusion":
         inner = computations.get(root.called.get("calls", ""))
@@ -238,7 +238,7 @@ def _comparisons(
 
 
 def _step(body: Computation, counter: _Element) -> tuple[_Side, int] | None:
-    """Returns the amount that a loop adds to its counter, and the sign; None if it does anything else with it."""
+    """Returns the amount that a loop adds to its counter, with its sign; None if it uses it differently."""
     added = _passed_on(body, counter)
     if added is None or added.opcode not in ("add", "subtract"):
         return None

@@ -1,4 +1,4 @@
-"""The programs of a run: as its plan describes them, and as T5X itself compiles them for the slice.
+"""The programs of a run, as its plan describes them and as T5X itself compiles them for the slice.
 
 T5X's own objects make them. The config's trainer gives its partitioned step to the partitioner to be compiled, and
 ``get_infer_fn`` calls the step that it has partitioned. Both are stopped there, with the step and its arguments.
@@ -39,7 +39,7 @@ from t5x_harness.upstream.seqio import metric_objects
 from t5x_harness.upstream.t5x import install_mesh
 
 _SCANNED = "layers"
-"""The logical axis of parameters whose layers are one array."""
+"""The logical axis of parameters that hold all layers in one array."""
 
 
 def aot_run(plan: Planned) -> AotRun:
@@ -142,7 +142,7 @@ def _knobs(plan: Planned) -> Iterator[tuple[str, Knob]]:
 
 
 def _unbound(plan: Planned, name: str) -> Knob | None:
-    """Makes the knob for a parameter that no line binds; None if what the config uses has no such parameter."""
+    """Makes the knob for a parameter that no line binds; returns None if nothing in use has this parameter."""
     if name == "remat_policy":
         network: Any = getattr(getattr(plan.run.model, "module", None), "config", None)
         if not hasattr(network, name):
@@ -174,12 +174,12 @@ def lower(program: ProgramSpec, config: GinConfig, slice_: Slice) -> tuple[Any, 
       slice_: the slice.
 
     Returns:
-      JAX's ``Lowered``, and what is known of the program.
+      JAX's ``Lowered``, and the facts about the program.
 
     Raises:
       LibtpuMissing: there is no TPU compiler.
       NotCompiled: the program has an operation that JAX does not have for TPUs.
-      Exception: what T5X, the model or JAX raises.
+      Exception: T5X, the model or JAX raises it.
     """
     install_mesh(slice_, devices=describe_devices(slice_))
     partitioner = config.build("partitioner")
@@ -195,15 +195,15 @@ def lower(program: ProgramSpec, config: GinConfig, slice_: Slice) -> tuple[Any, 
 
 
 def capture(program: ProgramSpec, config: GinConfig, partitioner: Any) -> tuple[StateShapes, Captured]:
-    """Captures a program before it is traced: the state that it is given, its function and its arguments.
+    """Captures a program before it is traced: its train state, its function and its arguments.
 
     Args:
       program: the program.
       config: the run's config.
-      partitioner: T5X's own.
+      partitioner: T5X's partitioner.
 
     Raises:
-      Exception: what T5X or the model raises.
+      Exception: T5X or the model raises it.
     """
     model = config.build("model")
     types = {name: np.dtype(kind) for name, kind in program.types.items()}
@@ -224,7 +224,7 @@ def _trained(
     program: ProgramSpec, config: GinConfig, model: Any, initializer: Any, partitioner: Any, batch: Mapping[str, Any]
 ) -> Captured:
     if config.value(config.owner_of("random_seed")) is None or config.value(config.owner_of("use_hardware_rng")):
-        utils.set_hardware_rng_ops()  # as train() does before it makes a key
+        utils.set_hardware_rng_ops()  # like train(), before it makes a key
     trainer = config.build("trainer_cls")(
         model=model,
         train_state=initializer.global_train_state_shape,
@@ -278,7 +278,7 @@ def _inferred(
     try:
         infer(dataset, train_state=initializer.global_train_state_shape, rng=rng)
     except Captured as captured:
-        # T5X gives a host's part of the batch here, and joins the hosts' parts before it calls the step.
+        # T5X passes a host's part of the batch here, and joins the hosts' parts before it calls the step.
         parameters, examples, step_rng, indices, *rest = captured.arguments
         whole = jax.tree.map(lambda x: jax.ShapeDtypeStruct((size, *x.shape[1:]), x.dtype), (examples, indices))
         return Captured(captured.function, (parameters, whole[0], step_rng, whole[1], *rest))

@@ -1,4 +1,4 @@
-"""Why a program could not be judged: JAX or the compiler refuses it, or this machine has too little memory."""
+"""Reasons why a program could not be judged: JAX or the compiler refuses it, or this machine has too little memory."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def too_little_memory(needed: int, free: int, until: Until) -> NotCompiled:
 
 
 def not_for_tpu(error: NotImplementedError, function: Callable[..., Any], arguments: Sequence[Any]) -> NotCompiled:
-    """Makes the exception for an operation that JAX does not have for TPUs, with the user's line that asks for it.
+    """Makes the exception for an operation that JAX does not have for TPUs, with the user's line that uses it.
 
     Args:
       error: the exception that JAX raised.
@@ -77,7 +77,7 @@ def not_for_tpu(error: NotImplementedError, function: Callable[..., Any], argume
 
     known = _PRIMITIVE.search(str(error))
     said = f"JAX has no {known[1]} for TPUs" if known else str(error).partition("\n")[0]
-    # JAX's own traceback of a function that was traced before ends within JAX.
+    # For a function that was traced earlier, JAX's own traceback ends within JAX.
     uses = _uses(jax.make_jaxpr(function)(*arguments), known[1]) if known else []
     fix = "use an operation that JAX has for TPUs; the traceback in the run's log shows who asks for this one"
     place = next(filter(None, uses), None)

@@ -1,4 +1,4 @@
-"""Values that cross between the processes of the aot stage: what to compile, and what is known beforehand."""
+"""Values that pass between the processes of the aot stage: the programs to compile, and the facts known beforehand."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ProgramSpec(JsonValue):
     """A program of a run, as its config describes it.
 
     Attributes:
-      name: ``train``, ``train_eval``, ``predict`` or ``score``.
-      role: the dataset that its batches come from, as the entry point's parameter: ``train_dataset_cfg``.
+      name: the kind: ``train``, ``train_eval``, ``predict`` or ``score``.
+      role: the dataset of its batches, named by the entry point's parameter, such as ``train_dataset_cfg``.
       method: the model's method, for predicting and scoring.
-      shapes: shapes of the model's inputs by feature, for all devices together.
-      types: types of the model's inputs by feature.
+      shapes: the shapes of the model's inputs by feature, for all devices together.
+      types: the types of the model's inputs by feature.
       batch: the binding of its batch size, as a :class:`Knob` names it; empty if nothing binds it.
     """
 
@@ -47,7 +47,7 @@ class ProgramSpec(JsonValue):
 
     @property
     def tokens(self) -> int:
-        """Tokens of a step with padding: the longest input and the longest target of each example."""
+        """The tokens of a step with padding: the longest input and the longest target for each example."""
         sizes = {name: math.prod(shape) for name, shape in self.shapes.items()}
         inputs = [size for name, size in sizes.items() if name.startswith("encoder_input")]
         targets = [size for name, size in sizes.items() if name.startswith("decoder_target")]
@@ -60,7 +60,7 @@ class Knob:
 
     Attributes:
       binding: its short name, as the command line takes it.
-      value: the value as gin text.
+      value: the value, as gin text.
       location: its line; None if no line binds it.
     """
 
@@ -75,18 +75,18 @@ class AotRun(JsonValue):
 
     Attributes:
       programs: the programs that its job compiles.
-      stacks: the layers of each stack whose depth its config binds, by binding.
+      stacks: the number of layers of each stack whose depth its config binds, by binding.
       scanned: whether layers are one loop, whose program does not grow with their number.
-      state_bytes: bytes of the train state on each device without padding, by program; ``predict`` and ``score`` have
-        parameters alone.
-      steps: steps to train; None if that is not known or nothing is trained.
+      state_bytes: the bytes of the train state on each device without padding, by program; ``predict`` and ``score``
+        have only parameters.
+      steps: the steps to train; None if the number is not known or nothing is trained.
       knobs: the bindings that decide how much memory it takes, by parameter: ``batch_size``, ``num_microbatches``,
         ``num_partitions``, ``model_parallel_submesh``, ``remat_policy``.
-      not_checked: programs that are left out, and why.
+      not_checked: the programs that are left out, and the reasons.
       mesh: devices by axis.
       cut_bytes: for each program of ``state_bytes``, bytes of all arrays that are partitioned along the same mesh axes,
         by these axes joined with ``+``.
-      axes: sizes of the parameters' logical axes on a device.
+      axes: the sizes of the parameters' logical axes on a device.
     """
 
     programs: tuple[ProgramSpec, ...]
@@ -103,13 +103,14 @@ class AotRun(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class LoweredProgram(JsonValue):
-    """What is known of a program before it is compiled.
+    """The facts about a program that are known before it is compiled.
 
     Attributes:
-      fingerprint: programs with equal ones compile to the same; see :func:`t5x_harness.aot.libtpu.fingerprint`.
-      operations: number of StableHLO operations, with which the compiler's own memory grows.
+      fingerprint: a name for the result, the same for programs that compile to the same; see
+        :func:`t5x_harness.aot.libtpu.fingerprint`.
+      operations: the number of StableHLO operations, with which the compiler's own memory grows.
       mesh: devices by axis.
-      state_bytes: bytes of its train state or parameters on each device, without padding.
+      state_bytes: the bytes of its train state or parameters on each device, without padding.
     """
 
     fingerprint: str

@@ -1,4 +1,4 @@
-"""Searches slices, partitions, batches, remat policies and microbatches for what fits; memory, time and cost of each.
+"""Searches slices, partitions, batches, remat policies and microbatches for combinations that fit, with their costs.
 
 A combination is not compiled if arithmetic rules it out, or if a compiled neighbor decides it: a batch does not fit if
 a smaller one does not, and if a number of microbatches fits, more of them only take longer.
@@ -38,14 +38,14 @@ class FitGrid:
     """The settings to combine; None stands for the config's own.
 
     Attributes:
-      slices: slices to run on, the smallest first.
-      partitions: devices that hold one copy of the model.
-      batches: examples of a step.
-      remat: rematerialization policies.
-      microbatches: parts of a train step's batch.
-      programs: kinds of programs that have to fit; empty for all of the run.
-      every: also compile what a neighbor decides.
-      stop: leave out larger slices once the run fits one and ends in time.
+      slices: the slices to run on, the smallest first.
+      partitions: the numbers of devices that hold one copy of the model.
+      batches: the numbers of examples of a step.
+      remat: the rematerialization policies.
+      microbatches: the numbers of parts of a train step's batch.
+      programs: the kinds of programs that have to fit; empty for all of the run's programs.
+      every: whether to compile even combinations that a neighbor decides.
+      stop: whether to leave out larger slices once the run fits one and ends in time.
     """
 
     slices: Sequence[str]
@@ -76,15 +76,15 @@ class FitRow(JsonValue):
 
     Attributes:
       variant: the combination, with the config's own settings filled in.
-      changes: what it changes in the config, in the notation of the command line and Gin; empty for the config's own.
+      changes: its changes to the config, in the notation of the command line and Gin; empty for the config's own.
       fits: whether it fits.
-      why: why it is not compiled, or cannot be.
+      why: the reason why it is not, or cannot be, compiled.
       program: the program that needs most of a device's memory; empty if none is known.
       needed_bytes: the memory that this program needs; None if it is not known.
       usable_bytes: the memory of a device that a program may use.
       is_extrapolated: whether these numbers are extrapolated from fewer layers.
-      step_seconds: of a train step; None if none was compiled.
-      estimate: of all planned steps; None if their number is not known.
+      step_seconds: the seconds of a train step; None if none was compiled.
+      estimate: the estimate for all planned steps; None if their number is not known.
     """
 
     variant: RunVariant
@@ -115,10 +115,11 @@ class FitSearch:
     Attributes:
       run: the run, as its plan describes it.
       spec: the run's specification, whose ``settings.aot`` says how to compile.
-      compiler: starts processes for it.
-      hours: how long training may take.
+      compiler: the compiler, which starts processes for it.
+      hours: the hours that training may take.
       prices: the user's prices by generation.
-      on_row: called before each combination with its number from 1, the number of all, and the combination.
+      on_row: a function that is called before each combination with its number from 1, the total number, and the
+        combination.
     """
 
     run: AotRun
@@ -200,7 +201,7 @@ class FitSearch:
 
 
 def smallest(rows: Sequence[FitRow]) -> FitRow | None:
-    """Returns the first row with the smallest slice that the run fits; None if it fits none."""
+    """Returns the first row with the smallest slice that the run fits; None if it does not fit any."""
     fitting = [row for row in rows if row.fits is Fits.YES]
     return min(fitting, key=lambda row: get_slice(row.variant.slice or "").num_chips, default=None)
 
@@ -218,7 +219,7 @@ def _cost(row: FitRow) -> float:
 
 
 def _saves_less(one: RunVariant, other: RunVariant) -> bool:
-    """Returns whether the variants differ only in that the first has fewer microbatches or less rematerialization."""
+    """Returns whether the first variant differs from the second only in fewer microbatches or less recomputation."""
     policies = [v.remat_policy if v.remat_policy in REMAT else REMAT[0] for v in (one, other)]
     weaker = REMAT.index(policies[0]) <= REMAT.index(policies[1])
     fewer = (one.num_microbatches or 1) <= (other.num_microbatches or 1)

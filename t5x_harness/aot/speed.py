@@ -5,7 +5,7 @@ memory. No run reaches it. The band is from public reports about runs of T5 on T
 https://github.com/google-research/text-to-text-transfer-transformer/issues/282 has three of the 11B model. They reached
 28 %, 40 % and 42 % of the peak, with the products of attention included as they are here.
 
-Prices are from public pages; what a project really pays is not known here. ``[tool.t5x_harness.prices]`` of
+Prices are from public pages; the prices that a project really pays are not known here. ``[tool.t5x_harness.prices]`` of
 pyproject.toml overrides them by generation: ``v3 = 2.0`` is 2 USD for an hour of one chip.
 """
 
@@ -31,8 +31,8 @@ class Price:
     Attributes:
       usd: US dollars, without tax and discounts.
       region: the region that it applies to.
-      source: where it was published.
-      date: the day on which it was; empty if that is not known.
+      source: the page that published it.
+      date: the date of publication; empty if it is not known.
       usd_several_hosts: US dollars in a slice of several hosts, if that differs.
     """
 
@@ -49,7 +49,7 @@ class Price:
 
     @property
     def is_own(self) -> bool:
-        """Whether the user set it."""
+        """Whether the user set this price."""
         return self.source == _OWN
 
 
@@ -87,7 +87,7 @@ BAND_NAME = (
     f"{REPORTED_UTILIZATION[0]:.0%} to {REPORTED_UTILIZATION[1]:.0%} of the peak operations per second, "
     "as runs of T5 11B that were reported (text-to-text-transfer-transformer issue 282)"
 )
-"""How the band is described wherever it is printed."""
+"""The description of the band wherever it is printed."""
 
 _HOUR = 3600
 
@@ -97,9 +97,9 @@ class Span:
     """A figure at the bound, and at both ends of the band of real runs.
 
     Attributes:
-      bound: the best that the hardware allows.
-      best: at the upper end of the band.
-      worst: at the lower end.
+      bound: the best figure that the hardware allows.
+      best: the figure at the upper end of the band.
+      worst: the figure at the lower end of the band.
     """
 
     bound: float
@@ -120,9 +120,9 @@ class StepTime:
     """The least time that parts of a step take on one device, in seconds; at best they overlap.
 
     Attributes:
-      flops_seconds: computing products at the peak of the matrix units.
-      hbm_seconds: reading and writing the large memory at its peak.
-      ici_seconds: sending to neighbors at the peak; None if no source gives one.
+      flops_seconds: the time to compute products at the peak of the matrix units.
+      hbm_seconds: the time to read and write the large memory at its peak.
+      ici_seconds: the time to send to neighbors at the peak; None if no source states the peak.
     """
 
     flops_seconds: float
@@ -131,18 +131,18 @@ class StepTime:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Seconds by part: ``flops``, ``hbm``, ``ici``."""
+        """The seconds by part: ``flops``, ``hbm``, ``ici``."""
         every = {"flops": self.flops_seconds, "hbm": self.hbm_seconds, "ici": self.ici_seconds}
         return {name: seconds for name, seconds in every.items() if seconds is not None}
 
     @property
     def limit(self) -> str:
-        """What bounds the step: ``flops``, ``hbm`` or ``ici``."""
+        """The part that bounds the step: ``flops``, ``hbm`` or ``ici``."""
         return max(self.parts, key=lambda name: self.parts[name])
 
     @property
     def seconds(self) -> Span:
-        """Seconds of the step: the bound, and the band of real runs applied to its operations."""
+        """The seconds of the step: the bound, and the band of real runs applied to its operations."""
         bound = max(self.parts.values())
         low, high = REPORTED_UTILIZATION
         return Span(bound, max(bound, self.flops_seconds / high), max(bound, self.flops_seconds / low))
@@ -150,14 +150,14 @@ class StepTime:
 
 @dataclasses.dataclass(frozen=True)
 class RunEstimate:
-    """Time and cost of the planned steps.
+    """The time and cost of the planned steps.
 
     Attributes:
       steps: the number of planned steps.
-      step_seconds: seconds of one step.
-      tokens_per_second: of the whole slice.
-      hours: hours of all steps, without startup, evaluation and writing checkpoints.
-      chip_hours: hours of all chips.
+      step_seconds: the seconds of one step.
+      tokens_per_second: the tokens per second of the whole slice.
+      hours: the hours of all steps, without startup, evaluation and writing checkpoints.
+      chip_hours: the hours of all chips together.
       usd: their list price; None if no price is known.
       price: the price of a chip-hour; None if it has no source.
     """
@@ -175,7 +175,7 @@ def step_time(costs: DeviceCosts, generation: Generation) -> StepTime:
     """Returns the least time that the parts of a step take.
 
     Args:
-      costs: what one device does in the step.
+      costs: the work of one device in the step.
       generation: the device's generation; on v2 and v3, a device is half of a chip.
     """
     devices = generation.cores_per_chip
@@ -195,7 +195,7 @@ def estimate(time: StepTime, where: Slice, steps: int, tokens: int, price: Price
       time: the time of one step.
       where: the slice.
       steps: the number of planned steps.
-      tokens: tokens of one step's batch, inputs and targets, with padding.
+      tokens: the tokens of one step's batch, inputs and targets, with padding.
       price: the price of a chip-hour, as :func:`price_of` returns it.
     """
     seconds = time.seconds

@@ -1,6 +1,6 @@
-"""The aot stage: every program of a run through the TPU's compiler, at the config's own sizes, on the slice.
+"""The aot stage: compiles every program of a run with the TPU's compiler, at the config's own sizes, for the slice.
 
-It reports memory, largest buffers, arithmetic, collectives and time of each program.
+It reports the memory, largest buffers, arithmetic, collectives and time of each program.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ TOO_LARGE = "AOT01"
 """The code for a program that does not fit."""
 
 _CLOSE = 0.03
-"""The error of extrapolating, which docs/aot.md measures, as a part of the memory that a program may use."""
+"""The error of extrapolation, which docs/aot.md measures, as a share of the memory that a program may use."""
 
 
 def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
-    """Compiles the programs of a planned run, and reports what each takes of a device.
+    """Compiles the programs of a planned run, and reports the resources of a device that each takes.
 
     Args:
       run: the run, as its plan describes it.
       spec: the run's specification, whose ``settings.aot`` says how to compile.
-      compiler: starts processes for it.
+      compiler: the compiler, which starts processes for it.
 
     Raises:
-      WorkerError: a process cannot be started, or takes longer than it may.
+      WorkerError: a process cannot be started, or exceeds its time limit.
     """
     report = StageReport(Stage.AOT, spec.settings.ignore, spec.cwd)
     report.not_checked += [*run.not_checked, *libtpu.untried()]
@@ -71,7 +71,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
 
 
 def judge(account: ProgramAccount, run: AotRun, slice_: Slice) -> Iterator[Finding]:
-    """Yields findings about a program that compiles, or is extrapolated from layers that do."""
+    """Yields findings about a program that compiles, or is extrapolated from fewer layers that do."""
     usable, needed = slice_.usable_hbm_bytes, account.needed_bytes
     shown = f"{'about ' if account.is_extrapolated else ''}{_gib(needed)}"
     if needed > usable:
@@ -93,7 +93,7 @@ def judge(account: ProgramAccount, run: AotRun, slice_: Slice) -> Iterator[Findi
 
 
 def _out_of_memory(name: str, refused: CompilerResult, run: AotRun, slice_: Slice, report: StageReport) -> Finding:
-    """Reports what the compiler says about a program that needs too much memory, perhaps with only some layers."""
+    """Reports the compiler's message about a program that needs too much memory, perhaps with only some layers."""
     usable, needed = slice_.usable_hbm_bytes, refused.required_bytes
     report.fact(f"{name}: the compiler says", refused.message.partition("\n")[0])
     report.measure("fits", 0.0, of=name)
@@ -127,7 +127,7 @@ _BUFFERS = 8
 """The number of largest buffers to show."""
 
 _PADDING = 0.005
-"""The part of the peak from which on a padded size is shown."""
+"""The least share of the peak for which a padded size is shown."""
 
 _LENGTHS = {"encoder": "length of inputs", "decoder": "length of targets"}
 
@@ -140,7 +140,7 @@ def describe(
     Args:
       account: the program's account.
       run: the run that it belongs to.
-      slice_: where it runs.
+      slice_: the slice where it runs.
       prices: the user's prices, in US dollars for an hour of one chip, by TPU generation.
       report: the report.
     """
@@ -250,7 +250,7 @@ def _padded(account: ProgramAccount, names: Mapping[int, str], report: StageRepo
 
 
 def _matrix_units(account: ProgramAccount, names: Mapping[int, str], unit: int, report: StageReport) -> None:
-    """Adds the part of the matrix units' work that is on zeros, by the sizes that do not fill them."""
+    """Adds the share of the matrix units' work that is spent on zeros, by the sizes that do not fill them."""
     name, sizes = account.program.name, [each for each in account.costs.product_sizes if each.flops]
     if not sizes:
         return

@@ -1,6 +1,6 @@
-"""A run with other settings that affect memory: what arithmetic rules out, and the smallest change that makes it fit.
+"""Varies the settings of a run that affect memory, and finds the smallest change that makes it fit.
 
-Each change is compiled before it is suggested.
+Arithmetic rules out some changes; each other change is compiled before it is suggested.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class VariantRefused(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class RunVariant(JsonValue):
-    """Settings that differ from a run's config; None for settings that do not.
+    """Settings that differ from a run's config; None for settings that do not differ.
 
     Attributes:
-      slice: where it runs.
-      num_partitions: devices that hold one copy of the model.
-      batch_size: examples of a step.
-      num_microbatches: parts that a train step processes one after the other.
+      slice: the slice where it runs.
+      num_partitions: the number of devices that hold one copy of the model.
+      batch_size: the number of examples of a step.
+      num_microbatches: the number of parts that a train step processes one after the other.
       remat_policy: the rematerialization policy; see :data:`REMAT`.
     """
 
@@ -60,7 +60,7 @@ class TunedRun:
     Attributes:
       run: the run for the aot stage.
       spec: the specification to start.
-      bindings: its bindings beyond the config, by knob.
+      bindings: its bindings in addition to the config, by knob.
       variant: the settings, with the config's own filled in.
       is_elsewhere: whether it runs on another slice.
     """
@@ -148,7 +148,7 @@ def own_microbatches(run: AotRun) -> int:
 
 
 def own_partitions(run: AotRun) -> int | None:
-    """Returns how many devices hold one copy of the model; None if the config does not say it in literals."""
+    """Returns the number of devices that hold one copy of the model; None if no literal in the config sets it."""
     submesh = own_value(run, "model_parallel_submesh")
     if submesh:
         return int(math.prod(submesh))
@@ -215,16 +215,16 @@ def _cut(sizes: Mapping[str, int], mesh: Mapping[str, int]) -> int:
 
 
 _OF_EACH_KIND = {"num_microbatches": 3, "num_partitions": 2}
-"""How many changes of a kind are compiled; one of every other kind."""
+"""The largest number of changes of a kind to compile; one for every other kind."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """How to change a run whose program does not fit.
+    """Advice on changing a run whose program does not fit.
 
     Attributes:
-      fix: the first change that fits, with the memory that it needs; otherwise what was tried. Empty if nothing was.
-      edits: the same change in the user's files; empty if none of their lines has it.
+      fix: the first change that fits, with the memory that it needs; otherwise the changes that were tried, if any.
+      edits: the same change in the user's files; empty if none of their lines sets it.
     """
 
     fix: str = ""
@@ -302,7 +302,7 @@ def _changes(program: ProgramSpec, run: AotRun, spec: RunSpec) -> Iterator[tuple
 
 
 def _edits(tuned: TunedRun, run: AotRun, spec: RunSpec) -> tuple[Edit, ...]:
-    """Returns the change as edits of the user's files; empty if a part of it is in none of their lines."""
+    """Returns the change as edits of the user's files; empty if none of their lines sets a part of it."""
     edits: list[Edit] = []
     for name, binding in tuned.bindings.items():
         knob, value = run.knobs[name], binding.partition(" = ")[2]

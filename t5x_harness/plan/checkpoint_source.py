@@ -1,7 +1,7 @@
 """Finds the checkpoint that a run starts from, chosen the way T5X chooses it, and the reason for the choice.
 
-A training run resumes from the latest checkpoint in its own MODEL_DIR if there is one.  Otherwise it looks at its
-RestoreCheckpointConfig, and without a path there it starts from scratch.  Evaluation and inference only look at the
+A training run resumes from the latest checkpoint in its own MODEL_DIR if there is one. Otherwise it looks at its
+RestoreCheckpointConfig, and without a path there it starts from scratch. Evaluation and inference only look at the
 RestoreCheckpointConfig.
 """
 

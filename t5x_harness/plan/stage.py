@@ -74,7 +74,7 @@ def _too_deep(config: GinConfig, slice_: Slice) -> Finding | None:
     """Returns why a model is not traced: it has so many layers that they cannot fit the devices of a slice.
 
     The bound counts the minimum that a layer holds: a vector of the model's width, and the matrices of attention and
-    MLP whose sizes are bound.  A huge number of layers cannot even be traced.
+    MLP whose sizes are bound. A huge number of layers cannot even be traced.
     """
     sizes = ([size for _, size in bound_integers(config, names)] for names in (WIDTH, MLP, HEADS, HEAD_DIM))
     width, mlp, heads, head_dim = (max(0, min(bound, default=0)) for bound in sizes)

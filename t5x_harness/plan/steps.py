@@ -278,7 +278,7 @@ class RateSchedule:
 def find_schedule(config: GinConfig, model: Any) -> RateSchedule | None:
     """Returns the schedule that the optimizer follows, or None if the config does not tell.
 
-    T5X's own optimizers take the trainer's ``learning_rate_fn``.  Optax's ignore it: their rate is an argument of one
+    T5X's own optimizers take the trainer's ``learning_rate_fn``. Optax's ignore it: their rate is an argument of one
     of their transformations.
 
     Raises:

@@ -1,6 +1,6 @@
 """Takes a bounded sample of a task and split: a few examples as the run would read them, and whether the source ends.
 
-A user's source may be infinite, may wait for a server, or may compute for minutes before its first example.  So it is
+A user's source may be infinite, may wait for a server, or may compute for minutes before its first example. So it is
 read in its own thread; when time is up, the items that came so far count, and the thread is left behind.
 """
 

@@ -26,7 +26,7 @@ class Generation:
       name: the name, such as ``v3``.
       device_kind: the kind as JAX prints it.
       cores_per_chip: the number of devices that JAX sees on one chip; 1 on v4 and v5p, whose two cores run as one
-          (megacore).
+        (megacore).
       cores_per_name: the number that each chip adds to a slice's name: ``v4-8`` has 4 chips, ``v5e-8`` has 8.
       dimensions: the number of dimensions of the grid of chips, 2 or 3.
       pod_chips: the number of chips in the largest slice.
@@ -207,8 +207,7 @@ def get_slice(name: str) -> Slice:
 
     Args:
       name: ``v2-8`` … ``v3-2048``, ``v4-8`` … (numbers count cores, two per chip), ``v5p-8`` … (also cores), ``v5e-1``
-          …
-        or ``v5litepod-1`` …, ``v6e-1`` … (numbers count chips); or a topology in chips such as ``v3:4x4``.
+        … or ``v5litepod-1`` …, ``v6e-1`` … (numbers count chips); or a topology in chips such as ``v3:4x4``.
 
     Raises:
       SliceError: no such slice; the message names the nearest.

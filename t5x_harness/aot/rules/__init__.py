@@ -1,4 +1,4 @@
-"""What the TPU's compiler finds wrong with the programs of a run."""
+"""The mistakes that the TPU's compiler finds in the programs of a run."""
 
 from __future__ import annotations
 

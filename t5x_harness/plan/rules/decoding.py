@@ -73,7 +73,7 @@ def _decoded_length(plan: Planned, role: DataRole) -> int | None:
 def _refusal(decode_fn: Any, length: int | None) -> str | None:
     """Returns why T5X's decode function refuses the arguments that the config gives it, or None if it accepts them.
 
-    It is traced in milliseconds, with a model that returns zeros for logits.  Other decode functions are not checked:
+    It is traced in milliseconds, with a model that returns zeros for logits. Other decode functions are not checked:
     they may expect more of the model.
 
     Args:
