@@ -1,4 +1,4 @@
-"""What runs came to, as one value, and its writers: one module each."""
+"""The results of runs, as one value, and its writers: one module each."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE
 
 
 def render(report: Report) -> str:
-    """Returns one command a finding, and the last line of the text report for the reader of the log."""
+    """Returns one command per finding, and the last line of the text report for the reader of the log."""
     return "\n".join([*annotation_commands(report), last_line(report)]) + "\n"
 
 
 def commands_where_wanted(report: Report, when: str, environment: Mapping[str, str]) -> list[str]:
-    """Returns what :func:`annotation_commands` does, if ``when`` is ``always``, or ``auto`` and this a workflow."""
+    """Returns the commands and the last line if ``when`` is ``always``, or if it is ``auto`` and this is a workflow."""
     wanted = when == "always" or (when == "auto" and environment.get("GITHUB_ACTIONS") == "true")
     return annotation_commands(report) if wanted else []
 
@@ -29,7 +29,7 @@ def commands_where_wanted(report: Report, when: str, environment: Mapping[str, s
 def annotation_commands(report: Report) -> list[str]:
     """Returns a command for each finding, and for each failed stage that no finding explains.
 
-    Paths are relative to the root of the repository. What is in no file of it is shown at the line that leads there.
+    Paths are relative to the root of the repository. A finding outside it is shown at the line that leads there.
     """
     root = source_root(report)
     commands = [_of_finding(placed) for placed in placed_findings(report, root)]
@@ -47,8 +47,8 @@ def command(name: str, message: str, place: SourceLine | None, *, title: str) ->
     Args:
       name: ``error``, ``warning`` or ``notice``.
       message: one or more lines.
-      place: the line to show it at; None for none.
-      title: stands above the message.
+      place: the line at which to show it; None for no line.
+      title: the title above the message.
     """
     at = {"file": place.file, "line": str(place.line)} if place is not None else {}
     properties = ",".join(f"{key}={_encode(value, ':,')}" for key, value in {**at, "title": title}.items())
@@ -66,22 +66,22 @@ def _of_finding(placed: PlacedFinding) -> str:
 
 
 def _encode(text: str, more: str = "") -> str:
-    """Percent-encodes what would end the command, and the characters of ``more``, which would end a property."""
+    """Percent-encodes characters that would end the command, and those in ``more``, which would end a property."""
     text = printable(text)
-    for character in f"%\r\n{more}":  # the percent sign first: each of the others becomes one
+    for character in f"%\r\n{more}":  # the percent sign first, because the codes of the others contain it
         text = text.replace(character, f"%{ord(character):02X}")
     return text
 
 
 VARIABLE = "GITHUB_STEP_SUMMARY"
-"""Names the file that a workflow's step adds its summary to."""
+"""The variable that names the file to which a workflow's step adds its summary."""
 
-_MOST_FINDINGS = 200  # a page of a MiB is refused as a whole
+_MOST_FINDINGS = 200  # GitHub refuses a page of a MiB as a whole
 _SIGNS = {Severity.ERROR: "❌ error", Severity.WARNING: "⚠️ warning", Severity.NOTE: "note"}
 
 
 def append_step_summary(report: Report, environment: Mapping[str, str]) -> None:
-    """Adds the report to the file that ``$GITHUB_STEP_SUMMARY`` names, if it is set and there is something to report.
+    """Adds the report to the file that ``$GITHUB_STEP_SUMMARY`` names, if it is set and the report is not empty.
 
     A summary that cannot be written is reported on standard error and fails no run.
     """
@@ -96,7 +96,7 @@ def append_step_summary(report: Report, environment: Mapping[str, str]) -> None:
 
 
 def markdown(report: Report) -> str:
-    """Returns a table of the runs, their stages, losses and metrics, their findings, and what was not checked."""
+    """Returns the summary: a table of runs, with stages, losses and metrics, then findings and what was not checked."""
     report = printable(report)
     parts = (_runs(report), _numbers(report), _findings(report), _not_checked(report))
     return "\n".join(["### t5x-harness", "", last_line(report), "", *(line for part in parts for line in part)]) + "\n"
@@ -153,5 +153,5 @@ def _table_row(*cells: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Escapes text for Markdown: nothing in it acts as a cell, tag, link, emphasis or formula."""
+    """Escapes text for Markdown, so that nothing in it acts as a cell, tag, link, emphasis or formula."""
     return re.sub(r"([\\`*_\[\]<>#|~$&])", r"\\\1", " ".join(text.split()))

@@ -1,4 +1,4 @@
-"""The report as one JSON document, for other programs; ``report.schema.json`` beside this module describes it."""
+"""The report as one JSON document, for other programs; ``report.schema.json``, next to this module, describes it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from t5x_harness.report.report import Report, RunRow, run_outcome
 from t5x_harness.spec import Assignment, Finding, Location, RunResult, Stage, StageResult
 
 SCHEMA = 2
-"""Version of the document: it grows when a key changes its meaning or goes, not when one is added."""
+"""The version of the document: it grows when a key changes its meaning or is removed, not when one is added."""
 
 _STEPS = {"first": "first_step", "last": "last_step", "to_train": "steps_to_train"}
 
 _LINE = 400
-"""Columns of one line: a binding, and the include statements above it, stand in one."""
+"""The columns of one line, which is enough for a binding and the include statements above it."""
 
 SCHEMA_FILE = Path(__file__).with_name("report.schema.json")
 """The JSON Schema of the document."""
@@ -29,9 +29,9 @@ def document(report: Report) -> dict[str, Any]:
     """Returns the report as plain values.
 
     Returns:
-      ``schema``; ``passed``; ``seconds`` that were waited, and how many of them for imports; ``findings`` and
+      ``schema``; ``passed``; ``seconds`` of waiting, and how many of them were for imports; ``findings`` and
       ``not_checked``: of all stages in one list, each with its ``run``;
-      ``runs``: one object a run with its stages, its bindings and its outcome.
+      ``runs``: one object per run with its stages, its bindings and its outcome.
     """
     return {
         "schema": SCHEMA,
@@ -50,10 +50,10 @@ def render(report: Report) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Writes a JSON document in ASCII, whose lines begin no command to a CI service.
+    """Writes a JSON document in ASCII, in which no line begins a command to a CI service.
 
     Args:
-      value: of plain values. What fits into a line stands in one, so that a search finds all of an object.
+      value: plain values. An object that fits into a line is written in one, so that a search shows all of it.
     """
     return printable_json(_laid_out(value, ""))
 
@@ -86,7 +86,7 @@ def _finding(finding: Finding, row: RunRow) -> dict[str, Any]:
 
 
 def _place(location: Location | None) -> dict[str, Any]:
-    """Returns where something stands, as keys of the object that it belongs to."""
+    """Returns a location as keys of the object to which it belongs."""
     if location is None:
         return {"file": None, "line": None, "included_from": []}
     chain = [{"file": at.file, "line": at.line} for at in location.included_from]
@@ -127,18 +127,18 @@ def _run(row: RunRow) -> dict[str, Any]:
 
 
 def _number(value: float) -> float | str:
-    """Returns a number; where JSON has none for it, its name: ``nan``, ``inf``, ``-inf``."""
+    """Returns a number, or its name if JSON cannot express it: ``nan``, ``inf``, ``-inf``."""
     return value if math.isfinite(value) else str(value)
 
 
 def _planned(result: RunResult, name: str) -> dict[str, float] | None:
-    """Returns the plan stage's measures of one name, by their subjects; None if the run did not get so far."""
+    """Returns the plan stage's measures of one name, by their subjects; None if the run did not get that far."""
     plan = (measure for stage in result.stages if stage.stage is Stage.PLAN for measure in stage.measures)
     return {measure.of: measure.value for measure in plan if measure.name == name} or None
 
 
 def _stage(stage: StageResult) -> dict[str, Any]:
-    """Returns a stage without its findings, which stand at the top of the document and name it."""
+    """Returns a stage without its findings, which are at the top of the document and name the stage."""
     return {
         "stage": stage.stage.value,
         "outcome": stage.outcome.value,
@@ -153,7 +153,7 @@ def _stage(stage: StageResult) -> dict[str, Any]:
 
 
 def _facts(stage: StageResult) -> Iterator[dict[str, Any]]:
-    """Yields each fact by its name: as a table where it is one, otherwise as the text that people read."""
+    """Yields each fact by its name: as a table if it is one, otherwise as the text that people read."""
     tables = {table.name: table for table in stage.tables}
     for name, value in stage.facts:
         if table := tables.get(name):

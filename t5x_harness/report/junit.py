@@ -1,6 +1,6 @@
 """The report as JUnit's XML, which CI services show as tests: a test case for each stage of each run.
 
-The properties are those that pytest's ``--junitxml`` holds of the same stages: names without blanks, and values of one
+The properties are those that pytest's ``--junitxml`` has for the same stages: names without blanks, and values on one
 line.
 """
 
@@ -23,7 +23,7 @@ _LIBRARIES = ("jax", "flax", "seqio")
 
 
 def version_properties(runtime: Runtime, slices: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yields the versions of a session's runs, and on which slices they ran."""
+    """Yields the versions of a session's runs, and the slices on which they ran."""
     yield "t5x.harness", __version__
     yield "t5x.runtime", f"{runtime.kind} T5X {runtime.version}"
     yield "t5x.slice", ", ".join(dict.fromkeys(slices))
@@ -35,7 +35,7 @@ def version_properties(runtime: Runtime, slices: Iterable[str]) -> Iterator[tupl
 
 
 def stage_properties(result: StageResult) -> list[tuple[str, str]]:
-    """Returns the numbers of a stage, ``t5x.loss.train.step_4``, its facts of one line, and its findings' places."""
+    """Returns a stage's numbers, such as ``t5x.loss.train.step_4``, its facts of one line, and its findings' places."""
     result = printable(result)
     found = {}
     for measure in result.measures:
@@ -49,7 +49,7 @@ def stage_properties(result: StageResult) -> list[tuple[str, str]]:
 
 
 def job_properties(result: StageResult) -> list[tuple[str, str]]:
-    """Returns what there is to know of the job that a stage was, if it was one."""
+    """Returns the facts about the job that a stage was, if it was one."""
     return [
         (f"t5x.{name}", value)
         for name, value in result.facts
@@ -58,17 +58,17 @@ def job_properties(result: StageResult) -> list[tuple[str, str]]:
 
 
 def job_lines(result: StageResult) -> list[str]:
-    """Returns the same in lines for people."""
+    """Returns the same facts as lines for people."""
     facts = dict(result.facts)
     if "job" not in facts:
         return []
     page = [facts["job_url"]] if "job_url" in facts else []  # the emulated Vertex AI has none
-    memory = [f"memory: {facts['memory']}"] if "memory" in facts else []  # of programs that were compiled before
+    memory = [f"memory: {facts['memory']}"] if "memory" in facts else []  # for programs that were compiled earlier
     return [f"{facts['job']}: {facts['state']}", *page, *memory, f"devices: {facts['devices']}"]
 
 
 def render(report: Report) -> str:
-    """Writes one test suite; what users' files bring into it is printable, and so is allowed in XML."""
+    """Writes one test suite; text from users' files is made printable, so it is allowed in XML."""
     report = printable(report)
     stages = [stage for row in report.rows for stage in row.result.stages]
     numbers = {

@@ -1,8 +1,8 @@
-"""The value that every writer writes, and where its findings are shown in a source tree.
+"""The value that every writer writes, and the places in a source tree at which its findings are shown.
 
 A finding may lie in a file outside the repository, such as one of T5X's own configs that a run includes, or in a
 binding of the command line.  Formats that know only files of the repository show it at the line that leads there: the
-innermost include statement, or else the beginning of the config that is run; its text says where it really is.
+innermost include statement, or else the beginning of the config that is run. Its text tells the actual place.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Sev
 
 @dataclasses.dataclass(frozen=True)
 class RunRow:
-    """One run, with the name to show for it: its own, or where it comes from if several runs share that."""
+    """One run, with its display name: its own, or its origin if several runs share the name."""
 
     name: str
     result: RunResult
 
     @property
     def mesh(self) -> str:
-        """The mesh as the plan stage established it; empty if the run did not come so far."""
+        """The mesh that the plan stage established; empty if the run did not get that far."""
         facts = (fact for stage in self.result.stages if stage.stage is Stage.PLAN for fact in stage.facts)
         return next((value for name, value in facts if name == "mesh"), "")
 
     @property
     def seconds(self) -> float:
-        """How long the caller waited for it; the stages' own time if that was not measured."""
+        """The seconds that the caller waited for it; the stages' own time if that was not measured."""
         return self.result.seconds or sum(stage.seconds for stage in self.result.stages)
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What all stages found, each thing once."""
+        """The findings of all stages, each once."""
         return tuple(dict.fromkeys(f for stage in self.result.stages for f in stage.findings))
 
     @property
     def not_checked(self) -> tuple[str, ...]:
-        """What no stage could judge, each thing once; the stages that were not run in one line."""
+        """The things that no stage could judge, each once; the stages that were not run share one line."""
         run = [stage for stage in self.result.stages if stage.outcome is not Outcome.NOT_RUN]
         failed = next((s.stage for s in run if s.outcome is Outcome.FAILED), None)
-        # A stage that was not run and comes after no failure has reasons of its own.
+        # A stage that was not run, without an earlier failure, has its own reasons.
         telling = run if failed is not None else self.result.stages
         texts = list(dict.fromkeys(text for stage in telling for text in stage.not_checked))
         left_out = [
@@ -63,10 +63,10 @@ class Report:
     """The results of one call of the harness, in the order of the runs.
 
     Attributes:
-      results: what the runs came to.
-      origins: where each run was asked for, such as the node of a test; by default its last gin file.
-      seconds: how long was waited for all of it; by default the sum of the runs.
-      import_seconds: how long of that was waited for the stack to be imported.
+      results: the results of the runs.
+      origins: where each run was requested, such as the node of a test; by default its last gin file.
+      seconds: the time that the caller waited for everything; by default the sum of the runs.
+      import_seconds: the part of that time in which the stack was imported.
     """
 
     results: tuple[RunResult, ...]
@@ -93,7 +93,7 @@ class Report:
 
     @property
     def waited(self) -> float:
-        """How long was waited for all of it."""
+        """The seconds that the caller waited for everything."""
         return self.seconds if self.seconds is not None else sum(row.seconds for row in self.rows)
 
     @property
@@ -104,20 +104,20 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether there was something to run and all of it passed."""
+        """Whether something was run and all of it passed."""
         return bool(self.results) and all(result.passed for result in self.results)
 
     def count(self, severity: Severity) -> int:
-        """Returns how many findings of one severity there are over all runs."""
+        """Returns the number of findings of one severity in all runs."""
         return sum(f.severity is severity for row in self.rows for f in row.findings)
 
     def count_runs(self, outcome: Outcome) -> int:
-        """Returns how many runs passed, failed, or were not run to their end."""
+        """Returns the number of runs that passed, failed, or were not run to the end."""
         return sum(run_outcome(result) is outcome for result in self.results)
 
 
 def run_outcome(result: RunResult) -> Outcome:
-    """Returns how a run ended: failed if a stage failed, not run if there was none, or one was cut off or in vain."""
+    """Returns how a run ended: failed if a stage failed; not run if it had none, or one was cut off or in vain."""
     if any(stage.outcome is Outcome.FAILED for stage in result.stages):
         return Outcome.FAILED
     return Outcome.PASSED if result.passed and result.stages else Outcome.NOT_RUN
@@ -136,16 +136,16 @@ class SourceLine:
 
 @dataclasses.dataclass(frozen=True)
 class PlacedFinding:
-    """A finding with the place to show it at.
+    """A finding with the place at which to show it.
 
     Attributes:
-      finding: what was found.
-      place: where to show it; None if nothing that leads there is in the source tree.
-      chain: the include statements in the source tree that lead from the config that is run to ``place``, the nearest
+      finding: the finding.
+      place: where to show it; None if nothing in the source tree leads to it.
+      chain: the include statements in the source tree on the way from the config that is run to ``place``, nearest
         first.
-      text: the message, with the finding's own place in front of it if that is not ``place``.
-      runs: the names of the runs that it was found in.
-      cwd: the folder that paths in ``finding`` start from.
+      text: the message, preceded by the finding's own place if that is not ``place``.
+      runs: the names of the runs in which it was found.
+      cwd: the folder from which paths in ``finding`` start.
     """
 
     finding: Finding
@@ -157,13 +157,13 @@ class PlacedFinding:
 
 
 def source_root(report: Report) -> Path:
-    """Returns the folder of the git repository that the first run starts in, or the folder it starts in."""
+    """Returns the root of the git repository in which the first run starts, or the folder in which it starts."""
     start = Path(os.path.abspath(report.results[0].spec.cwd if report.results else "."))
     return next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), start)
 
 
 def placed_findings(report: Report, root: Path) -> tuple[PlacedFinding, ...]:
-    """Returns the findings of all runs in their order; a finding that several runs share comes once."""
+    """Returns the findings of all runs in their order; a finding that several runs share is returned once."""
     merged: dict[tuple[object, ...], PlacedFinding] = {}
     for row in report.rows:
         for finding in row.findings:
@@ -175,9 +175,9 @@ def placed_findings(report: Report, root: Path) -> tuple[PlacedFinding, ...]:
 
 
 def place_in(root: Path, cwd: str, file: str, line: int) -> SourceLine | None:
-    """Returns a line of a file, by a path from ``cwd``, as a place below ``root``; None if it is not a file there.
+    """Returns a line of a file, given by a path from ``cwd``, as a place below ``root``; None if it is not there.
 
-    A file that is installed into an environment does not count as the repository's, wherever the environment lies.
+    A file that is installed into an environment does not count as the repository's, no matter where the environment is.
     """
     path = os.path.normpath(os.path.join(os.path.abspath(cwd), file))
     relative = os.path.relpath(path, root)
@@ -188,7 +188,7 @@ def place_in(root: Path, cwd: str, file: str, line: int) -> SourceLine | None:
 
 
 def run_place(spec: RunSpec, root: Path) -> SourceLine | None:
-    """Returns the beginning of the config that is run, which is the last of its files that lies below ``root``."""
+    """Returns the beginning of the config that is run, which is the last of its files below ``root``."""
     places = (place_in(root, spec.cwd, file, 1) for file in reversed(spec.gin_files))
     return next((place for place in places if place is not None), None)
 
@@ -209,7 +209,7 @@ def _placed(finding: Finding, spec: RunSpec, run: str, root: Path) -> PlacedFind
 
 
 def _steps(location: Location | None) -> Iterator[Location]:
-    """Yields a place and the include statements above it, the nearest first."""
+    """Yields a place and the include statements above it, nearest first."""
     if location is not None:
         yield location
         yield from reversed(location.included_from)

@@ -20,13 +20,13 @@ from t5x_harness.version import __version__
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SOURCE_ROOT = "%SRCROOT%"
 FINGERPRINT = "t5xHarnessFinding/v1"
-"""The name of our fingerprint; another version would be another way of making it."""
+"""The name of the fingerprint, with the version of the way in which it is made."""
 
 _LINE_NUMBERS = re.compile(r":\d+|\blines? \d+")
 
 
 Describe = Callable[[Iterable[str]], list[dict[str, Any]]]
-"""Gives a ``reportingDescriptor`` for each code, once, ordered by code."""
+"""Returns a ``reportingDescriptor`` for each code, once, ordered by code."""
 
 
 def render(report: Report, describe: Describe) -> str:
@@ -37,12 +37,12 @@ def render(report: Report, describe: Describe) -> str:
 def document(report: Report, describe: Describe) -> dict[str, Any]:
     """Returns the document as plain values.
 
-    Paths are relative to the root of the repository, so that they mean the same on every machine.  What lies outside
+    Paths are relative to the root of the repository, so that they mean the same on every machine.  A finding outside
     is shown at the line that leads there.
 
     Args:
       report: the runs.
-      describe: knows the rules; see :func:`t5x_harness.rulebook.pages.rule_descriptors`.
+      describe: returns the descriptors of rules; see :func:`t5x_harness.rulebook.pages.rule_descriptors`.
     """
     root = source_root(report)
     findings = placed_findings(report, root)
@@ -95,7 +95,7 @@ def _artifact(place: SourceLine) -> dict[str, str]:
 
 
 def _changes(finding: Finding, cwd: str, root: Path) -> list[dict[str, Any]]:
-    """Returns the edits, by file; none at all if one of them is to a file outside the repository."""
+    """Returns the edits by file, or none at all if one of them is to a file outside the repository."""
     by_file: dict[SourceLine, list[dict[str, Any]]] = {}
     for edit in finding.edits:
         place = place_in(root, cwd, edit.file, 1)
@@ -111,7 +111,7 @@ def _changes(finding: Finding, cwd: str, root: Path) -> list[dict[str, Any]]:
 
 
 def _fingerprints(findings: Sequence[PlacedFinding]) -> Iterator[str]:
-    """Names findings by what they say and the file they are in, so that one keeps its name when lines move."""
+    """Names findings by their content and their file, so that they keep their names when lines move."""
     seen: Counter[str] = Counter()
     for placed in findings:
         what = placed.finding.binding or _LINE_NUMBERS.sub("", placed.text)
@@ -122,7 +122,7 @@ def _fingerprints(findings: Sequence[PlacedFinding]) -> Iterator[str]:
 
 
 def _notifications(report: Report) -> Mapping[str, Any]:
-    """Returns what was not checked, and stages that failed without a finding, as words of the tool about itself."""
+    """Returns what was not checked, and stages that failed without a finding, as notifications of the tool."""
     notifications: list[dict[str, Any]] = []
     for row in report.rows:
         silent = (stage for stage in row.result.stages if stage.outcome is Outcome.FAILED and not stage.errors)

@@ -16,18 +16,18 @@ _DROPS = (
     *(("", False), ("mesh", False), ("findings", False), ("slice", False), ("mode", False)),
     *(("findings", True), ("slice", True)),
 )
-"""What goes below the table while it is too wide, and whether only after names were cut."""
+"""The columns that go below the table while it is too wide, and whether only after names were cut."""
 
 
 def table(report: Report, *, width: int, style: Style, notes: bool = False) -> list[str]:
-    """Returns the table's lines, and below it what has no room in it.
+    """Returns the table's lines, followed by the columns for which it has no room.
 
     Args:
       report: the runs.
-      width: columns of the terminal. Before a row gets wider, the mesh goes below the table, then what is the same for
-        every run (no findings, one slice), then the mode; then names are cut, and last, findings and slices go, too.
-      style: colours, if any.
-      notes: whether to count notes, too.
+      width: the columns of the terminal. If a row is wider, the mesh goes below the table, then anything equal for
+        every run (no findings, one slice), then the mode. Then names are cut, and last, findings and slices also go.
+      style: the colors, if any.
+      notes: whether to count notes as well.
     """
     stages = report.stages
     columns = _columns(report, stages, notes)
@@ -37,7 +37,7 @@ def table(report: Report, *, width: int, style: Style, notes: bool = False) -> l
             columns["slice"] = [row.result.spec.slice for row in report.rows]
             below["mesh"] = [row.mesh for row in report.rows]
         elif drop in columns:
-            cells = set(columns[drop])  # without a finding, or with one slice for every run, it can be missed
+            cells = set(columns[drop])  # without a finding, or with one slice for every run, the column can go
             if drop == "mode" or is_last_resort or (cells == {"-"} if drop == "findings" else len(cells) == 1):
                 below[drop] = columns.pop(drop)
         widths = {head: max(map(len, (head, *cells))) for head, cells in columns.items()}
@@ -64,7 +64,7 @@ def table(report: Report, *, width: int, style: Style, notes: bool = False) -> l
 
 
 def names_by_text(rows: Iterable[tuple[str, Iterable[str]]]) -> dict[str, list[str]]:
-    """Returns the texts of all runs, each with the names of the runs it is true of."""
+    """Returns the texts of all runs, each with the names of the runs to which it applies."""
     found: dict[str, list[str]] = {}
     for name, texts in rows:
         for text in texts:
@@ -73,7 +73,7 @@ def names_by_text(rows: Iterable[tuple[str, Iterable[str]]]) -> dict[str, list[s
 
 
 def _columns(report: Report, stages: Sequence[Stage], notes: bool) -> dict[str, list[str]]:
-    """Returns the cells below each head, in the order to show them."""
+    """Returns the cells below each heading, in the order in which to show them."""
     rows = report.rows
     specs = [row.result.spec for row in rows]
     return {
@@ -110,7 +110,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Returns a time as people say it: ``0.2 s``, ``41 s``, ``3 min 05 s``."""
+    """Returns a time as people write it: ``0.2 s``, ``41 s``, ``3 min 05 s``."""
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -118,7 +118,7 @@ def duration(seconds: float) -> str:
 
 
 def verdicts(result: StageResult) -> Iterator[str]:
-    """Yields a line for each program of an aot stage: whether it fits, and what it costs at least."""
+    """Yields a line for each program of an aot stage: whether it fits, and its least cost."""
     programs = [measure.of for measure in result.measures if measure.name == "fits"]
     for name in dict.fromkeys(programs):
         found = {measure.name: measure.value for measure in result.measures if measure.of == name}
@@ -126,7 +126,7 @@ def verdicts(result: StageResult) -> Iterator[str]:
 
 
 def compiled(result: RunResult) -> list[str]:
-    """Returns these lines for a run, with its slice; none if nothing was compiled for it."""
+    """Returns the lines of a run's programs, with its slice; none if nothing was compiled for it."""
     lines = (line for stage in result.stages if stage.stage is Stage.AOT for line in verdicts(stage))
     return [f"{result.spec.slice}: {line}" for line in lines]
 
@@ -138,7 +138,7 @@ def _verdict(found: Mapping[str, float]) -> Iterator[str]:
     elif "hbm_needed" in found:
         peak, needed = (str(Bytes(int(found[name]))) for name in ("hbm_peak", "hbm_needed"))
         yield f"peak {peak}"
-        if needed != peak:  # with gaps and code; it is what headroom is counted from, and what fit compares
+        if needed != peak:  # with gaps and code; the headroom and the fit are computed from it
             yield f"needs {needed}"
         yield f"headroom {Bytes(max(0, int(found['hbm_headroom'])))} of {Bytes(int(found['hbm_usable']))}"
     if "chip_hours_at_least" in found:

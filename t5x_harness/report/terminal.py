@@ -1,4 +1,4 @@
-"""The report as text for people: whole, quietly, or in brief where a session has already shown its failures."""
+"""The report as text for people: whole, quiet, or brief if a session has already shown its failures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from t5x_harness.spec import Finding, Outcome, Reason, RunResult, Severity, Stag
 
 _TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 _SHOWN = (Severity.ERROR, Severity.WARNING)
-"""What the report shows by default: a green run stays quiet."""
+"""The severities that the report shows by default, so that a green run stays quiet."""
 GIVEN = "given by the harness, as by the command line of a job"
 COMPILED = "compiled at full size"
 STANDINS = "stand-ins, for what cannot be reached here"
 _LEAST_WIDTH = 40
 _LEAST_MESSAGE = 18
-"""Columns of a message in one line that are shown before its place is."""
+"""The columns of a message in one line that take precedence over its place."""
 
 
 def render(
@@ -37,10 +37,10 @@ def render(
     Args:
       report: the runs.
       width: columns to fill.
-      color: whether to use terminal colours.
-      facts: whether to print what each stage established, too.
-      notes: whether to print notes, and of facts the tables of arrays, and not only that there are some.
-      shown_above: whether why stages failed stands above the report.
+      color: whether to use terminal colors.
+      facts: whether to also print the facts that each stage established.
+      notes: whether to print notes, and the tables of arrays among the facts, rather than only their number.
+      shown_above: whether the reasons for failed stages are already shown above the report.
     """
     report, style, width = printable(report), Style(color), max(width, _LEAST_WIDTH)
     lines = table(report, width=width, style=style, notes=notes)
@@ -68,7 +68,7 @@ def render_quietly(report: Report, *, width: int = 100, color: bool = False, not
 
 
 def _end(report: Report, *, width: int, style: Style, notes: bool) -> Iterator[str]:
-    """Yields where the time went, if much of it went into imports, and the last line."""
+    """Yields how much of the time imports took, if it was much, and the last line."""
     if imports := slow_imports(report):
         yield from wrap(imports, width, "", "    ")
     last = style.tone("green" if report.passed else "red", last_line(report))
@@ -76,13 +76,13 @@ def _end(report: Report, *, width: int, style: Style, notes: bool) -> Iterator[s
 
 
 def stage_failure(result: StageResult, *, width: int = 100, color: bool = False, notes: bool = False) -> str:
-    """Returns why one stage did not pass: its findings, and the end of the log if there is one.
+    """Returns why one stage did not pass: its findings, and the end of the log if it has one.
 
     Args:
       result: a stage that failed or was not run.
       width: columns to fill.
-      color: whether to use terminal colours.
-      notes: whether notes are among the findings to show.
+      color: whether to use terminal colors.
+      notes: whether to include notes.
     """
     result, style = printable(result), Style(color)
     shown = [f for f in result.findings if notes or f.severity is not Severity.NOTE]
@@ -94,11 +94,11 @@ def stage_failure(result: StageResult, *, width: int = 100, color: bool = False,
 
 
 def failure_in_a_line(result: StageResult, room: int | None) -> str:
-    """Returns ``SEQ15: lacks targets (run.gin:15)`` of the first error.
+    """Returns the first error in a line, such as ``SEQ15: lacks targets (run.gin:15)``.
 
     Args:
-      result: of the stage.
-      room: columns to cut it to; None for all of it.
+      result: the stage's result.
+      room: the columns to which it is cut; None for all of it.
     """
     error = next(iter(printable(result).errors), None)
     if error is None:
@@ -109,24 +109,24 @@ def failure_in_a_line(result: StageResult, room: int | None) -> str:
     if room is None or len(text + place) <= room:
         return text + place
     if room < _LEAST_MESSAGE + len(place):
-        return text  # which pytest cuts
+        return text  # pytest cuts it
     return f"{text[: room - len(place) - 3].rstrip()}...{place}"
 
 
 def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> str:
-    """Returns why a run did not pass: the first stage that failed, and what it says.
+    """Returns why a run did not pass: the first stage that failed, and its reasons.
 
     Args:
-      result: a run of which a stage failed.
+      result: a run in which a stage failed.
       width: columns to fill.
-      color: whether to use terminal colours.
+      color: whether to use terminal colors.
     """
     result = printable(result)
     failed = next((s for s in result.stages if s.outcome is Outcome.FAILED), None)
     if failed is None:
         in_vain = proved_nothing(result.stages)
         return f"{printable(result.spec.name)}: {in_vain.not_checked[0] if in_vain is not None else 'no stage was run'}"
-    code = next((f"{finding.code}: " for finding in failed.errors), "")  # first in pytest's short summary, too
+    code = next((f"{finding.code}: " for finding in failed.errors), "")  # also comes first in pytest's short summary
     lines = [f"{code}{failed.stage} of {result.spec.name} failed", stage_failure(failed, width=width, color=color)]
     left_out = [s.stage.value for s in result.stages if s.outcome is Outcome.NOT_RUN]
     if left_out:
@@ -166,7 +166,7 @@ def _details(
     yield from _listed(COMPILED, compiled(row.result), width)
     if facts:
         yield from _facts(row.result, width, notes)
-    # Stand-ins and what was given have lists of their own.
+    # Stand-ins and given values have their own lists.
     changes = [c for c in row.result.changes if c.why not in (Reason.STANDIN, Reason.GIVEN)]
     texts = [f"{c.binding} = {c.after} (was {c.before}; {c.why})" for c in changes]
     yield from _listed("changed for this run", texts, width)
@@ -195,13 +195,13 @@ def achieved(result: RunResult) -> list[str]:
 
 
 def given_values(result: RunResult, *, values: bool) -> list[str]:
-    """Returns what the config leaves to its job's command line, and the harness gave: names, and values if wanted."""
+    """Returns what the harness sets because the config leaves it to its job's command line, with values if wanted."""
     given = [change for change in result.changes if change.why is Reason.GIVEN]
     return [f"{change.binding} = {change.after}" if values else change.binding for change in given]
 
 
 def _facts(result: RunResult, width: int, details: bool) -> Iterator[str]:
-    """Yields what stages established: the last stage, which says most, first; tables of arrays only if asked for."""
+    """Yields the facts of the stages, beginning with the last, which tells most; tables of arrays only on request."""
     for stage in reversed(result.stages):
         hidden = 0
         for name, value in stage.facts:
@@ -217,7 +217,7 @@ def _facts(result: RunResult, width: int, details: bool) -> Iterator[str]:
 
 
 def _log(stage: StageResult, width: int) -> Iterator[str]:
-    """Yields the end of the log, unless the findings explain the failure: then it only holds the talk of libraries."""
+    """Yields the end of the log, unless the findings explain the failure: then it only has messages of libraries."""
     if stage.errors and not any(f.code.startswith("RUN") for f in stage.errors):
         return
     tail = stage.log_tail.rstrip().splitlines()[-20:]
@@ -240,7 +240,7 @@ def _listed(title: str, items: Sequence[str], width: int) -> Iterator[str]:
 def last_line(report: Report) -> str:
     """Returns ``1 failed, 2 passed, 1 error, 3 warnings in 41 s``.
 
-    Interrupted runs are not finished; a run proved nothing if it ended with nothing to judge.
+    Interrupted runs are not finished. A run proved nothing if it ended without anything to judge.
     """
     passed, failed = report.count_runs(Outcome.PASSED), report.count_runs(Outcome.FAILED)
     parts = [f"{failed} failed"] if failed else []
@@ -257,14 +257,14 @@ def last_line(report: Report) -> str:
 
 
 def slow_imports(report: Report) -> str:
-    """Returns how much of the time went into imports, and what saves it; nothing if that is little."""
+    """Returns how much of the time imports took, and how to save it; an empty text if it was little."""
     if report.import_seconds < 5.0:
         return ""
     return f"importing T5X took {duration(report.import_seconds)} of it; t5x-harness warm saves that for further runs"
 
 
 def hidden_notes(report: Report, before: str = "") -> str:
-    """Returns ``2 notes, -v shows them`` with ``before`` in front of it; empty if there are no notes."""
+    """Returns ``2 notes, -v shows them`` preceded by ``before``; empty if there are no notes."""
     number = report.count(Severity.NOTE)
     return f"{before}{counted(number, 'note')}, -v shows {'it' if number == 1 else 'them'}" if number else ""
 
@@ -274,16 +274,16 @@ _CHANGES = {
     Reason.STEPS: "steps that the test asks for",
     Reason.REPEATABLE: "seeded, where T5X would take the clock",
 }
-"""What to call a change by what it is for; stand-ins and folders have sections of their own."""
+"""The titles of changes by their reasons; stand-ins and folders have their own sections."""
 
 
 def render_brief(report: Report, *, width: int, color: bool = False) -> str:
-    """Renders the table, and each finding, change and unchecked item of stages that passed once for all runs.
+    """Renders the table, and each finding, change and unchecked item of passed stages, once for all runs.
 
     Args:
       report: the runs.
       width: columns to fill.
-      color: whether to use terminal colours.
+      color: whether to use terminal colors.
     """
     report, style = printable(report), Style(color)
     lines = table(report, width=width, style=style)
@@ -320,7 +320,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
 
 
 def _changes(report: Report, width: int) -> Iterator[str]:
-    """Yields how many values were changed; a single run's own list."""
+    """Yields the number of changed values; for a single run, the list of them."""
     for why, title in _CHANGES.items():
         changed = [[c for c in result.changes if c.why == why] for result in report.results]
         if len(changed) == 1 and changed[0]:
@@ -334,7 +334,7 @@ def _changes(report: Report, width: int) -> Iterator[str]:
 
 
 def _listed_with_runs(title: str, texts: Mapping[str, Sequence[str]], runs: int, width: int) -> Iterator[str]:
-    """Yields a titled list of texts, each with the runs that it is true of, or the first two of many."""
+    """Yields a titled list of texts, each with the runs to which it applies, or the first two of many."""
     if texts:
         yield f"{title}:"
     for text, names in texts.items():

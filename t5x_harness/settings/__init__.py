@@ -1,1 +1,1 @@
-"""What the user has set, in pyproject.toml and in numbers with units."""
+"""The settings of the user: on command lines, in variables, ini values and pyproject.toml."""

@@ -1,4 +1,4 @@
-"""The auxiliary jobs that a test asks for, with a train job or after it."""
+"""The auxiliary jobs that a test requests, with a train job or after it."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 @dataclasses.dataclass(frozen=True)
 class Auxiliary:
-    """Jobs for each checkpoint of a train job, one for each mixture, as ``t5x-harness auxiliary`` starts them.
+    """Jobs for each checkpoint of a train job, one for each mixture, like those of ``t5x-harness auxiliary``.
 
     Attributes:
       gin: ``auxiliary_job_gin_file``: one file or several.
       mixtures: ``auxiliary_job_mixtures``: each has a job for each checkpoint.
-      final_steps: ``final_auxiliary_job_steps``: 0 to evaluate into the train job's folder, else train steps beyond the
-        checkpoint's.
-      replace_gin_file: leave out the train job's gin files.
+      final_steps: ``final_auxiliary_job_steps``: 0 to evaluate into the train job's folder, else the train steps beyond
+        the checkpoint's.
+      replace_gin_file: whether to leave out the train job's gin files.
       bindings: gin bindings of the jobs, after their gin files.
       slice: the slice of the jobs; None for the train job's.
-      skip_to_newest: pass over all but the newest checkpoint.
+      skip_to_newest: whether to skip all checkpoints except the newest.
 
     Raises:
       ValueError: a value is impossible.
@@ -55,7 +55,7 @@ class Auxiliary:
 
     @classmethod
     def of_mark(cls, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Self:
-        """Makes it from the arguments of a marker.
+        """Creates it from the arguments of a marker.
 
         Raises:
           ValueError: an argument is missing, unknown, or has an impossible value.
@@ -81,4 +81,4 @@ MARKER = (
     f"auxiliary({_SIGNATURE}): each checkpoint that t5x_run trains in this test is evaluated, or fine-tuned, by runs "
     "of this config, one for each mixture; may be repeated"
 )
-"""The marker as pytest documents it."""
+"""The marker as pytest's help documents it."""

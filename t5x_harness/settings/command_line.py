@@ -1,6 +1,6 @@
 """Options as arguments of commands, and of pytest with its ini values.
 
-Pytest hands in what declares and reads them, so this needs no pytest.
+Pytest passes in the functions that declare and read them, so this module does not need pytest.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def add_to_command(
     """Adds the arguments of a command to its parser, under their headings.
 
     Args:
-      parser: of the command.
-      options: those to add; those that the command does not take are left out.
-      command: its name.
+      parser: the command's parser.
+      options: the options to add; those that the command does not take are left out.
+      command: the command's name.
       groups: the groups that the parser has, by heading; new ones are added to it.
     """
     for option in options:
@@ -45,9 +45,9 @@ def _add(parser: argparse._ActionsContainer, option: Option) -> None:
 
 
 def with_values(arguments: Iterable[str]) -> list[str]:
-    """Returns a command's arguments, with the value of those that stand for one without naming it.
+    """Returns a command's arguments, adding the implied value of those that are given without one.
 
-    ``--aot run.gin`` would take the file for its value.
+    Otherwise, ``--aot run.gin`` would use the file as its value.
     """
     bare = {name: option.bare for option in (*RUNS, *JOBS) if option.bare is not None for name in option.shell}
     return [f"{argument}={bare[argument]}" if argument in bare else argument for argument in arguments]
@@ -79,7 +79,7 @@ def shell_name(option: Option) -> str:
 
 
 def from_environment(options: Iterable[Option], arguments: Mapping[str, Any], environment: Mapping[str, str]) -> Layer:
-    """Returns what variables set of the options that a command takes and whose arguments are not given.
+    """Returns the values that variables set for a command's options whose arguments are not given.
 
     Raises:
       SettingsError: a variable has a value that its option does not take.
@@ -89,24 +89,24 @@ def from_environment(options: Iterable[Option], arguments: Mapping[str, Any], en
 
 
 def session_options(arguments: Mapping[str, Any]) -> SessionOptions:
-    """Returns what a command's parsed arguments set for all of its runs together."""
+    """Returns the options that a command's parsed arguments set for all of its runs together."""
     return SessionOptions(**merged(options_of(SessionOptions), [arguments]))
 
 
 def configuration_of(
     arguments: Mapping[str, Any], project: ProjectConfig, environment: Mapping[str, str], here: Path, cwd: Path
 ) -> Configuration:
-    """Returns what is set for the runs of a command.
+    """Returns the configuration for the runs of a command.
 
     Args:
-      arguments: parsed, by field.
+      arguments: the parsed arguments, by field.
       project: the project.
-      environment: variables of the process; those count whose options the command takes.
+      environment: the variables of the process; only those of options that the command takes count.
       here: the working directory.
-      cwd: the folder that the runs work in.
+      cwd: the folder in which the runs work.
 
     Raises:
-      SettingsError: a variable or a code of findings does not exist or has no such value.
+      SettingsError: a code of findings does not exist, or a variable has an impossible value.
     """
     given = layer_of(RUNS, arguments, shell_name, here, cwd)
     variables = from_environment(RUNS, arguments, environment)
@@ -114,7 +114,7 @@ def configuration_of(
 
 
 OLD_NAMES = "t5x_old_names"
-"""Where pytest's options keep the old names that were used, each with the new one."""
+"""The attribute of pytest's options with the old names that were used, each with its new name."""
 
 _GROUPS = (
     ("t5x-harness", "T5X configs on an emulated TPU slice", RUNS),
@@ -123,7 +123,7 @@ _GROUPS = (
 
 
 class _OldName(argparse.Action):
-    """Takes an option by its earlier name, and notes that."""
+    """Accepts an option by its earlier name, and records that."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, *, option: Option, **kwargs: Any) -> None:
         nargs = 0 if option.form is OptionForm.FLAG else None
@@ -137,7 +137,7 @@ class _OldName(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        """Does what the option does by its new name."""
+        """Does the same as the option with its new name."""
         option = self._option
         if option.form is OptionForm.FLAG:
             values = True
@@ -163,7 +163,7 @@ def add_option_to_pytest(option: Option, add_option: Callable[..., None], add_in
     """Declares an option of pytest, with its ini value.
 
     Args:
-      option: the option; nothing is declared of one that pytest does not have.
+      option: the option; nothing is declared for one that pytest does not have.
       add_option: the group's ``addoption``.
       add_ini: the parser's ``addini``.
     """
@@ -193,18 +193,18 @@ def layers_of(
     here: Path,
     cwd: Path,
 ) -> tuple[Layer, ...]:
-    """Returns what the command line, variables and ini values say, the strongest first.
+    """Returns the layers of the command line, variables and ini values, strongest first.
 
     Args:
-      options: those that are read.
+      options: the options to read.
       get_option: the configuration's ``getoption``.
       get_ini: its ``getini``.
-      environment: variables of the process.
-      here: the folder that pytest is called in.
-      cwd: the folder that runs work in.
+      environment: the variables of the process.
+      here: the folder in which pytest is called.
+      cwd: the folder in which runs work.
 
     Raises:
-      SettingsError: a variable or an ini value is none of those that there are.
+      SettingsError: a variable or an ini value is impossible.
     """
     options = [option for option in options if option.pytest or option.ini]
     given = {option.field: get_option(_dest(option)) for option in options if option.pytest}

@@ -1,6 +1,6 @@
-"""What is set for runs, by command line, variables, ini values and pyproject.toml, and the runs that it makes.
+"""The settings of runs, from command line, variables, ini values and pyproject.toml, and the runs built from them.
 
-What a source says of options is a layer. Layers stand in a row, the strongest first: a test's own arguments, the
+The options that a source sets are a layer. Layers are ordered, strongest first: a test's own arguments, the
 command line, variables, ini values, a declared run, the project.
 """
 
@@ -23,14 +23,14 @@ from t5x_harness.spec.option import Option, OptionForm, options_of
 def layer_of(
     options: Iterable[Option], given: Mapping[str, Any], name: Callable[[Option], str], here: Path, cwd: Path
 ) -> Layer:
-    """Makes a layer of what the arguments or ini values of this process say.
+    """Makes a layer from the arguments or ini values of this process.
 
     Args:
-      options: those that count.
-      given: the values, by field; None, an empty text and an empty list say nothing.
-      name: gives the name of an option in the source, for messages.
-      here: the folder where relative paths of the source begin.
-      cwd: the folder that runs work in.
+      options: the options that count.
+      given: the values by field; None, an empty text and an empty list mean that nothing is set.
+      name: returns the name of an option in the source, for messages.
+      here: the folder from which relative paths of the source start.
+      cwd: the folder in which runs work.
 
     Raises:
       SettingsError: a code of findings does not exist.
@@ -55,7 +55,7 @@ def layer_of(
 
 
 def layer_of_variables(options: Iterable[Option], environment: Mapping[str, str]) -> Layer:
-    """Makes a layer of environment variables.
+    """Makes a layer from environment variables.
 
     Raises:
       SettingsError: a variable has a value that its option does not take.
@@ -68,7 +68,7 @@ def layer_of_variables(options: Iterable[Option], environment: Mapping[str, str]
 
 
 def merged(options: Iterable[Option], layers: Iterable[Layer]) -> dict[str, Any]:
-    """Returns what holds by all layers, the strongest of which is the first; a field that none sets is not there."""
+    """Returns the values that result from all layers, strongest first; fields that no layer sets are left out."""
     layers = tuple(layers)
     found: dict[str, Any] = {}
     for option in options:
@@ -82,7 +82,7 @@ def merged(options: Iterable[Option], layers: Iterable[Layer]) -> dict[str, Any]
 
 
 def _placed(form: OptionForm, path: str, here: Path, cwd: Path) -> str:
-    """Returns a path as runs find it; addresses, and paths where runs begin at the same folder, are left as given."""
+    """Returns a path that is valid in runs; addresses are unchanged, as are paths if runs start in the same folder."""
     if form in (OptionForm.ADDRESS, OptionForm.ADDRESSES) and ("://" in path or here == cwd):
         return path
     return os.path.join(here, path)
@@ -90,14 +90,14 @@ def _placed(form: OptionForm, path: str, here: Path, cwd: Path) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Configuration:
-    """What is set for the runs of a command or of a session of pytest.
+    """The settings for the runs of a command or of a session of pytest.
 
     Attributes:
-      layers: what is given here, the strongest first; the project's table holds where they leave something open.
+      layers: the layers that are given here, strongest first; the project's table applies if they leave something open.
       project: the project.
-      here: the folder where relative paths that are given here begin.
-      cwd: the folder that runs work in.
-      name: gives the name of an option as it is typed here, for messages.
+      here: the folder from which relative paths that are given here start.
+      cwd: the folder in which runs work.
+      name: returns the name of an option as it is typed here, for messages.
     """
 
     layers: tuple[Layer, ...]
@@ -108,7 +108,7 @@ class Configuration:
 
     @functools.cached_property
     def session(self) -> SessionOptions:
-        """What is set for all runs together."""
+        """The options for all runs together."""
         return SessionOptions(**merged(options_of(SessionOptions), (*self.layers, self.project.layer)))
 
     @functools.cached_property
@@ -118,20 +118,21 @@ class Configuration:
 
     @functools.cached_property
     def common(self) -> RunSpec:
-        """A run of no file that sets nothing itself."""
+        """A run without files that sets nothing itself."""
         return self.spec(())
 
     def given(self, field: str) -> Any:
-        """Returns what is given here for an option, whatever the project sets; None if nothing is."""
+        """Returns the value that is given here for an option, regardless of the project; None if none is."""
         return next((layer[field] for layer in self.layers if field in layer), None)
 
     def spec(self, gin_files: Sequence[str], *above: Layer, declared: DeclaredRun | None = None) -> RunSpec:
         """Builds a run of these files; it keeps no golden plan.
 
         Args:
-          gin_files: as T5X takes them.
-          *above: layers that come before what is given here.
-          declared: the run, if the project declares it: what it sets comes before what the project sets for all.
+          gin_files: the files, by paths as T5X takes them.
+          *above: layers that precede those that are given here.
+          declared: the run, if the project declares it: its own options precede those that the project sets for all
+              runs.
         """
         from t5x_harness.findings.silencing import codes_to_silence
 
@@ -147,14 +148,14 @@ class Configuration:
         return RunSpec(tuple(gin_files), cwd=os.fspath(self.cwd), settings=settings, **fields)
 
     def with_golden(self, spec: RunSpec, name: str) -> RunSpec:
-        """Returns a run that keeps its plan where the settings say, if they do.
+        """Returns a run that keeps its golden plan where the settings say, if they name a place.
 
         Args:
           spec: the run.
-          name: what it is called.
+          name: the name of the run.
 
         Raises:
-          SettingsError: plans are to be written, and nobody says where.
+          SettingsError: plans are to be written, but no place is set.
         """
         target, update = self.settings.plan_golden, self.settings.plan_golden_update
         if target is None:
@@ -166,10 +167,10 @@ class Configuration:
         return spec.with_settings(plan_golden=file, plan_golden_update=update)
 
     def check_goldens(self, specs: Sequence[RunSpec]) -> None:
-        """Checks that each run keeps its plan in a file of its own.
+        """Checks that each run keeps its plan in a separate file.
 
         Raises:
-          SettingsError: two do not.
+          SettingsError: two runs share a file.
         """
         files: dict[str, RunSpec] = {}
         for spec in specs:
@@ -186,7 +187,7 @@ class Configuration:
 
 
 def golden_file(target: str, name: str) -> str:
-    """Returns where the golden plan of a run is: the file that was named, which has a suffix, or one in the folder."""
+    """Returns the path of a run's golden plan: the named file, if it has a suffix, or a file in the named folder."""
     path = Path(target)
     is_folder = path.is_dir() or not path.suffix or target.endswith("/")
     return os.fspath(path / f"{name}.plan" if is_folder else path)

@@ -1,4 +1,4 @@
-"""The gin files that a project names as its runs, by names and patterns, each of which must match one.
+"""The gin files that a project names as its runs, by names and patterns, each of which has to match a file.
 
 A name that matches nothing would silently leave a run out, and the session would pass without it.
 """
@@ -16,7 +16,7 @@ _WILDCARD = re.compile(r"[*?\[]")
 
 
 def is_pattern(name: str) -> bool:
-    """Returns whether a name is a pattern, which may match files that are only meant to be included."""
+    """Returns whether a name is a pattern, which may also match files that are only meant to be included."""
     return _WILDCARD.search(name) is not None
 
 
@@ -34,12 +34,12 @@ def require_matches(root: Path, names: Sequence[str], ini_names: Sequence[str] =
     """Checks that each name and each pattern matches a file.
 
     Args:
-      root: the folder that they start from, with the project's pyproject.toml.
+      root: the folder from which they start, with the project's pyproject.toml.
       names: the names in pyproject.toml.
       ini_names: the names in the ini value ``t5x_gin_files``.
 
     Raises:
-      SettingsError: one matches nothing; the message says where it is written, and which file may be meant.
+      SettingsError: one matches nothing; the message names its place and the file that may be meant.
     """
     for name, in_ini in [*((name, False) for name in names), *((name, True) for name in ini_names)]:
         if not matches(root, name):

@@ -19,11 +19,11 @@ from t5x_harness.spec.option import Option, OptionForm
 from t5x_harness.system.texts import is_on
 
 Layer = Mapping[str, Any]
-"""What one source says of options, by field; what it leaves open is None or not there."""
+"""The options that one source sets, by field; those that it leaves open are None or missing."""
 
 
 class SettingsError(ValueError):
-    """Settings contradict each other, or one has no such value; the message names the option."""
+    """Settings contradict each other, or one has an impossible value; the message names the option."""
 
 
 def positive(text: str) -> float:
@@ -38,14 +38,14 @@ def positive(text: str) -> float:
 
 
 def count(text: str) -> int:
-    """Parses a whole number from 1 up."""
+    """Parses a whole number that is at least 1."""
     if not (text.isascii() and text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"must be a whole number from 1 up, not {text!r}")
     return int(text)
 
 
 def from_zero(text: str) -> int:
-    """Parses a whole number from 0 up."""
+    """Parses a whole number that is at least 0."""
     if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"must be a whole number from 0 up, not {text!r}")
     return int(text)
@@ -60,7 +60,7 @@ def duration(text: str) -> int:
 
 
 def switch(text: str) -> bool:
-    """Parses on or off."""
+    """Parses ``on`` or ``off``."""
     try:
         return is_on(text)
     except ValueError as error:
@@ -75,7 +75,7 @@ def folder(text: str) -> str:
 
 
 def buckets(text: str) -> str:
-    """Returns the absolute path of a folder with a folder for each bucket; a root that ``serve`` keeps has one."""
+    """Returns the absolute path of a folder with a folder for each bucket, which the root of ``serve`` contains."""
     given = folder(text)
     found = buckets_in(given)
     if found != given:
@@ -95,7 +95,7 @@ _PARSERS: Mapping[OptionForm, Callable[[str], Any]] = {
 
 
 def argparse_arguments(option: Option) -> dict[str, Any]:
-    """Returns what ``add_argument`` takes for an option; a value that is not given is None, or an empty list."""
+    """Returns the arguments of ``add_argument`` for an option; if no value is given, it is None or an empty list."""
     if option.form is OptionForm.FLAG:
         return {"action": "store_true", "default": None}
     about: dict[str, Any] = {
@@ -109,7 +109,7 @@ def argparse_arguments(option: Option) -> dict[str, Any]:
 
 
 def from_word(option: Option, source: str, word: str) -> Any:
-    """Reads what a variable or an ini value has for an option.
+    """Reads the value of an option from a variable or an ini value.
 
     Args:
       option: the option.
@@ -117,7 +117,7 @@ def from_word(option: Option, source: str, word: str) -> Any:
       word: the text.
 
     Raises:
-      SettingsError: the option takes no such value.
+      SettingsError: the option does not accept the value.
     """
     if option.choices and word not in option.choices:
         others, last = ", ".join(option.choices[:-1]), option.choices[-1]
@@ -129,16 +129,16 @@ def from_word(option: Option, source: str, word: str) -> Any:
 
 
 def from_toml(option: Option, key: str, value: Any, root: Path) -> Any:
-    """Reads what ``[tool.t5x_harness]`` has for an option.
+    """Reads the value of an option from ``[tool.t5x_harness]``.
 
     Args:
       option: the option, whose form is not a table.
       key: its name there, for messages.
-      value: of TOML.
-      root: the folder of pyproject.toml, where relative paths begin.
+      value: the TOML value.
+      root: the folder of pyproject.toml, from which relative paths start.
 
     Raises:
-      ValueError: the option takes no such value; the message begins with the key.
+      ValueError: the option does not accept the value; the message begins with the key.
     """
     if option.form.is_list:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
@@ -177,7 +177,7 @@ def require_codes(codes: Iterable[str], name: str) -> None:
 
 
 def all_codes() -> tuple[str, ...]:
-    """Returns the codes of all findings; it imports all rules, so it is called only if somebody names a code."""
+    """Returns the codes of all findings; it imports all rules, so it is only called if someone names a code."""
     from t5x_harness.rulebook import rules
 
     return rules.all_codes()

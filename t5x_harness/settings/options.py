@@ -1,7 +1,7 @@
 """All options of runs and of jobs, in the order in which help and docs/reference.md show them.
 
-An option of a run is declared where its value is: in :class:`~t5x_harness.spec.RunSpec` or
-:class:`~t5x_harness.spec.RunSettings`. Those of all runs of a session and of jobs are declared here.
+An option of a run is declared with its value: in :class:`~t5x_harness.spec.RunSpec` or
+:class:`~t5x_harness.spec.RunSettings`. Options for all runs of a session and for jobs are declared here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SUBMIT = ("submit",)
 
 @dataclasses.dataclass(frozen=True)
 class SessionOptions:
-    """What is set for all runs of a session or a command together; the help of each field says what it sets."""
+    """The settings for all runs of a session or a command together; the help of each field says what it sets."""
 
     gin_files: tuple[str, ...] = option(
         (),
@@ -103,7 +103,7 @@ def _target(help: str, variable: str, *, in_pytest: bool = True) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class JobSettings:
-    """What jobs on Vertex AI are sent with; ``submit`` has more options of its own."""
+    """The settings with which jobs are sent to Vertex AI; ``submit`` has additional options."""
 
     vertex: str | None = option(
         None,

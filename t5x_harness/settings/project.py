@@ -1,4 +1,4 @@
-"""``[tool.t5x_harness]`` of a pyproject.toml: which gin files are runs, and what they are run with.
+"""``[tool.t5x_harness]`` of a pyproject.toml: which gin files are runs, and the settings of these runs.
 
 For example::
 
@@ -57,18 +57,18 @@ _FILES = Option(field="gin_files", help="", form=OptionForm.TEXTS)
 
 
 class ProjectError(SettingsError):
-    """The table has a mistake in it; the message begins with file and line."""
+    """The table has a mistake; the message begins with its file and line."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DeclaredRun:
-    """One ``[[tool.t5x_harness.runs]]``: several gin files and bindings that make one run.
+    """One ``[[tool.t5x_harness.runs]]``: several gin files and bindings that form one run.
 
     Attributes:
-      name: what the run is called in reports.
+      name: the run's name in reports.
       gin_files: paths as T5X takes them, in order.
-      layer: what it says of options.
-      line: where the run is declared.
+      layer: the options that it sets.
+      line: the line at which the run is declared.
     """
 
     name: str
@@ -83,11 +83,12 @@ class ProjectConfig:
 
     Attributes:
       root: folder of the pyproject.toml; relative paths start here.
-      layer: what the table says of options of runs.
+      layer: the options of runs that the table sets.
       runs: the declared runs.
-      vertex: where jobs go, by the names of :class:`~t5x_harness.vertex.target.VertexTarget`; what the table says.
-      tpu: what promoted tests ask for if their markers do not, by the names of
-        :class:`~t5x_harness.promotion.marker.TpuResources`; with it, configs are promoted, too.
+      vertex: the values in the table for where jobs go, by the names of
+          :class:`~t5x_harness.vertex.target.VertexTarget`.
+      tpu: the resources that promoted tests request by default, by the names of
+        :class:`~t5x_harness.promotion.marker.TpuResources`; if it is set, configs are also promoted.
     """
 
     root: Path
@@ -108,7 +109,7 @@ class ProjectConfig:
 
     @property
     def samples(self) -> tuple[str, ...]:
-        """Rows in the place of data, as :class:`~t5x_harness.spec.RunSettings` takes them."""
+        """Rows that replace data, in the form that :class:`~t5x_harness.spec.RunSettings` takes."""
         return tuple(self.layer.get("samples", ()))
 
 
@@ -116,7 +117,7 @@ def find_project(folder: Path) -> ProjectConfig:
     """Loads the nearest pyproject.toml, in ``folder`` or above it.
 
     Raises:
-      ProjectError: it has a mistake in it.
+      ProjectError: it has a mistake.
     """
     start = folder.absolute()
     for candidate in (start, *start.parents):
@@ -126,10 +127,10 @@ def find_project(folder: Path) -> ProjectConfig:
 
 
 def load_project(folder: Path) -> ProjectConfig:
-    """Loads the pyproject.toml of one folder; an empty config if there is none, or if it has no such table.
+    """Loads the pyproject.toml of one folder; the result is empty if the file or its table is missing.
 
     Raises:
-      ProjectError: it is not TOML, or the table has a mistake in it.
+      ProjectError: it is not TOML, or the table has a mistake.
     """
     file = folder / "pyproject.toml"
     try:
@@ -138,7 +139,7 @@ def load_project(folder: Path) -> ProjectConfig:
         return ProjectConfig(root=folder)
     except (OSError, UnicodeDecodeError) as error:
         raise ProjectError(f"{file}: cannot be read: {error}") from None
-    import tomllib  # here, as every pytest with the plugin imports this module
+    import tomllib  # imported here, as every pytest with the plugin imports this module
 
     try:
         document = tomllib.loads(text)
@@ -151,11 +152,11 @@ def load_project(folder: Path) -> ProjectConfig:
 
 @dataclasses.dataclass(frozen=True)
 class _Table:
-    """A table of the file, as mistakes name it: ``[tool.t5x_harness]``, or a part of it.
+    """A table of the file, as messages name it: ``[tool.t5x_harness]``, or a part of it.
 
     Attributes:
       name: its name in the file.
-      number: of the tables with this name, counted from 0.
+      number: its number among the tables with this name, counted from 0.
     """
 
     name: str = _TABLE
@@ -265,7 +266,7 @@ class _ProjectReader:
         for name, rows in self._part(table, "samples", "a table of tasks and their rows").items():
             try:
                 found.append(declared(name, rows, self._root).to_text())
-            except (SampleError, TypeError) as error:  # TypeError: TOML has dates, JSON has not
+            except (SampleError, TypeError) as error:  # TypeError: TOML has dates, but JSON does not
                 raise self._error(f"samples: {error}", _Table(f"{_TABLE}.samples"), name) from None
         return tuple(found)
 
@@ -288,13 +289,13 @@ class _ProjectReader:
         return ProjectError(f"{self._file}:{self._line(where, key)}: {message}")
 
     def _line(self, where: _Table, key: str = "") -> int:
-        """Returns the line of a key, of its table if the key has no line of its own, or 1."""
+        """Returns the line of a key, or that of its table if the key has no separate line, or 1."""
         lines = {(table, name): line for table, name, line in reversed(self._lines)}
         return lines.get((where, key)) or lines.get((where, ""), 1)
 
 
 def _lines_of_keys(text: str) -> Iterator[tuple[_Table, str, int]]:
-    """Yields table, key and line of each header, whose key is empty, and of each key on a line of its own."""
+    """Yields the table, key and line of each key on a separate line, and of each header, whose key is empty."""
     table, seen = _Table(""), dict[str, int]()
     for number, line in enumerate(text.splitlines(), start=1):
         if header := re.match(r"\s*\[\[?\s*([\w.\"' -]+?)\s*\]\]?\s*(?:#.*)?$", line):

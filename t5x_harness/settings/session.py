@@ -1,4 +1,4 @@
-"""The settings of a session of pytest, and the runs that it collects."""
+"""The settings of a pytest session, and the runs that it collects."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class CollectedRun:
     Attributes:
       name: the run's name.
       spec: what to run.
-      start: the line that makes it a run.
-      problem: why the file is not a run, though it was named.
+      start: the line that makes the file a run.
+      problem: the reason why the file is not a run, although it was named.
     """
 
     name: str
@@ -45,12 +45,12 @@ class SessionSettings:
     """Settings of a session.
 
     Args:
-      configuration: what is set for its runs, which work in the folder of the project's pyproject.toml.
-      compiles: whether programs of collected runs are compiled for their slice: None if the options decide, and True
-        even if they do not ask for it.
+      configuration: the settings of its runs, which work in the folder of the project's pyproject.toml.
+      compiles: whether programs of collected runs are compiled for their slice: None if the options decide, True to
+        compile even if they do not ask for it.
 
     Attributes:
-      configuration: as above.
+      configuration: the settings of its runs.
     """
 
     def __init__(self, configuration: Configuration, *, compiles: bool | None = None) -> None:
@@ -73,7 +73,7 @@ class SessionSettings:
 
     @property
     def options(self) -> SessionOptions:
-        """What is set for all runs together."""
+        """The options for all runs together."""
         return self.configuration.session
 
     @property
@@ -83,10 +83,10 @@ class SessionSettings:
 
     @functools.cached_property
     def runtime(self) -> Runtime:
-        """The T5X that runs are made with.
+        """The T5X that runs use.
 
         Raises:
-          SettingsError: ``--t5x-runtime=installed`` and none is installed.
+          SettingsError: ``--t5x-runtime=installed`` is given, but no T5X is installed.
         """
         from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
 
@@ -105,7 +105,7 @@ class SessionSettings:
 
     @property
     def slice_name(self) -> str:
-        """The slice of configs that name none.
+        """The slice of configs that do not name one.
 
         Raises:
           SettingsError: the slice does not exist.
@@ -133,12 +133,12 @@ class SessionSettings:
         """Returns a run of these files under the session's settings.
 
         Args:
-          gin_files: as T5X takes them.
-          *above: layers that come before the session's own.
+          gin_files: the files, by paths as T5X takes them.
+          *above: layers that precede the session's own.
           declared: the run, if the project declares it.
         """
         spec = self.configuration.spec(gin_files, *above, declared=declared)
-        # Tests that call t5x_run run all stages that execute, and compile nothing for a TPU: t5x_aot does.
+        # Tests that call t5x_run run all stages that execute T5X, and compile nothing for a TPU, as t5x_aot does that.
         gcs_root = self.fake_buckets or spec.settings.gcs_root
         spec = spec.with_settings(until=None, aot=None, gcs_root=gcs_root)
         return dataclasses.replace(spec, python_path=(*spec.python_path, str(self._root)))
@@ -149,7 +149,7 @@ class SessionSettings:
         return [*found, self._root / "pyproject.toml"] if self.project.runs else found
 
     def check_configured(self) -> None:
-        """Checks that every configured name and pattern matches a file, as the configured runs are to be collected.
+        """Checks that every configured name and pattern matches a file, so that all configured runs can be collected.
 
         Raises:
           SettingsError: one matches nothing.
@@ -159,7 +159,7 @@ class SessionSettings:
     def left_open(self, files: Iterable[Path]) -> list[str]:
         """Returns a line for each configured file that binds a run but leaves a value open, so it is not collected.
 
-        A file that another of them includes, and completes, has no line.
+        A file that another one includes and completes has no line.
         """
         seen = {file: self._classified(file) for file in files if file.suffix == ".gin"}
         included = {(self._root / name).resolve() for _, _, names in seen.values() for name in names}
@@ -173,7 +173,7 @@ class SessionSettings:
         ]
 
     def left_out(self, files: Iterable[Path]) -> list[str]:
-        """Returns a line that says how many configured runs are left out, and how to run them.
+        """Returns a line with the number of configured runs that are left out, and how to run them.
 
         Returns nothing if no run is left out.
         """
@@ -186,7 +186,7 @@ class SessionSettings:
         return any(file in matches(self._root, glob) for glob in self.options.gin_files)
 
     def is_named(self, file: Path) -> bool:
-        """Returns whether a gin file is configured by its name and not by a pattern, which says that it is a run."""
+        """Returns whether a gin file is configured by its name and not by a pattern, so that it has to be a run."""
         return any(self._root / name == file for name in self.options.gin_files if not is_pattern(name))
 
     def run_of(self, file: Path, *, named: bool) -> CollectedRun | None:
@@ -194,12 +194,12 @@ class SessionSettings:
 
         Args:
           file: the gin file.
-          named: whether the user named this file, so that a file which is not a run has to be reported.
+          named: whether the user named this file, so that it has to be reported if it is not a run.
         """
         from t5x_harness.lint.classify import FileKind
 
         spec, verdict, _ = self._classified(file)
-        # A named file that binds a run is one: lint finds the line that leaves something open.
+        # A named file that binds a run is one, and lint finds the line that leaves something open.
         if verdict.kind is FileKind.FRAGMENT and not (named and verdict.mode):
             problem = (
                 f"{self._shown(verdict.reason, file)}\n    fix: name the config that includes it; or declare a run of "
@@ -207,7 +207,7 @@ class SessionSettings:
             )
             return CollectedRun(file.stem, spec, problem=problem) if named else None
         if verdict.kind is FileKind.BROKEN and not named and not self.is_configured(file):
-            return None  # as far as can be seen, a fragment
+            return None  # apparently a fragment
         return CollectedRun(file.stem, self._collected(spec, file.stem, mode=verdict.mode), verdict.location)
 
     def _classified(self, file: Path) -> tuple[RunSpec, Classification, Sequence[str]]:
@@ -245,11 +245,11 @@ class SessionSettings:
         return str(here.root / "buckets") if here is not None and here != self._store else None
 
     def _shown(self, reason: str, file: Path) -> str:
-        """Returns a reason with its file as people name it from where pytest was called."""
+        """Returns a reason in which its file is named relative to the folder in which pytest was called."""
         return reason.replace(str(file), os.path.relpath(file, self.configuration.here))
 
     def _collected(self, spec: RunSpec, name: str, **overrides: Any) -> RunSpec:
-        """Returns a run as pytest collects it: up to the last stage that is asked for, with its golden plan."""
+        """Returns a run as pytest collects it: up to the last requested stage, with its golden plan."""
         spec = self.configuration.with_golden(spec, name).with_settings(
             until=self.configuration.settings.until, aot=self.aot
         )

@@ -1,4 +1,4 @@
-"""What users choose between: each an enumeration of strings, so ``Stage.PLAN == "plan"``."""
+"""The choices of users: each is an enumeration of strings, so ``Stage.PLAN == "plan"``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Self
 
 
 class RuntimeChoice(enum.StrEnum):
-    """Which T5X runs; ``AUTO`` is the installed one if there is any, else the embedded one."""
+    """Which T5X runs; ``AUTO`` is the installed one if one is installed, else the embedded one."""
 
     AUTO = "auto"
     INSTALLED = "installed"
@@ -15,7 +15,7 @@ class RuntimeChoice(enum.StrEnum):
 
 
 class GcsPaths(enum.StrEnum):
-    """What ``gs://`` and ``/gcs`` are in a run; see :attr:`RunSettings.gcs`."""
+    """What ``gs://`` and ``/gcs`` mean in a run; see :attr:`RunSettings.gcs`."""
 
     FOLDER = "folder"
     FUSE = "fuse"
@@ -23,10 +23,10 @@ class GcsPaths(enum.StrEnum):
 
 
 class StandInPolicy(enum.StrEnum):
-    """What stand-ins are generated for.
+    """What is replaced by generated stand-ins.
 
-    ``OFF``: nothing; whatever is not available fails as it does in T5X.
-    ``MISSING``: whatever is not available here.
+    ``OFF``: nothing; anything unavailable fails as it does in T5X.
+    ``MISSING``: anything that is not available here.
     ``ALL``: everything in a bucket or on a hub, available or not, so that the run is the same on every machine.
     """
 
@@ -44,11 +44,11 @@ class Mode(enum.StrEnum):
 
 
 class Stage(enum.StrEnum):
-    """One step of a run, in the order in which they run: cheapest first. Each needs those before it.
+    """One step of a run, in the order in which the steps run, cheapest first. Each step needs those before it.
 
     Attributes:
-      counts: what it counts as its work.
-      modes: the modes whose runs execute it; none for a stage before execution, which runs of all modes have.
+      counts: the things that it counts as its work.
+      modes: the modes whose runs execute it; empty for a stage before execution, which runs of all modes have.
     """
 
     _value_: str
@@ -71,17 +71,17 @@ class Stage(enum.StrEnum):
 
     @property
     def executes(self) -> bool:
-        """Whether it executes T5X: a promoted run does that in its job, and the stages before it here."""
+        """Whether it executes T5X: a promoted run executes these stages in its job, and all earlier ones here."""
         return bool(self.modes)
 
 
 class AotMode(enum.StrEnum):
-    """How the full-size programs are compiled by the TPU's compiler.
+    """How the TPU's compiler compiles the full-size programs.
 
-    ``LOWER``: not at all; only lowered for it.
+    ``LOWER``: not at all; they are only lowered for it.
     ``DEPTHS``: at two small numbers of layers, until their memory is assigned, and extrapolated to the config's.
     ``MEMORY``: with all layers, until their memory is assigned.
-    ``FULL``: with all layers, to the machine's code.
+    ``FULL``: with all layers, to machine code.
     """
 
     LOWER = "lower"

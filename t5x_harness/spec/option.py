@@ -1,8 +1,8 @@
 """Options: fields of frozen values whose metadata says how users set them.
 
-A field that is declared with :func:`option` can be set wherever its metadata says. Arguments of the commands, options
-and ini values of pytest, keys of ``[tool.t5x_harness]``, environment variables, their precedence and the tables of
-docs/reference.md are derived from it in :mod:`t5x_harness.settings`.
+A field that is declared with :func:`option` can be set wherever its metadata says. The arguments of the commands,
+options and ini values of pytest, keys of ``[tool.t5x_harness]``, environment variables, their precedence and the tables
+of docs/reference.md are derived from it in :mod:`t5x_harness.settings`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class OptionForm(enum.StrEnum):
 
     @property
     def is_separated(self) -> bool:
-        """Whether several values may stand in one word, with commas between them."""
+        """Whether one word may contain several values, separated by commas."""
         return self in (OptionForm.CODES, OptionForm.FOLDERS, OptionForm.ADDRESSES)
 
     @property
     def is_path(self) -> bool:
-        """Whether a relative value begins at the folder of its source."""
+        """Whether a relative value starts from the folder of its source."""
         return self in (OptionForm.FOLDERS, OptionForm.ADDRESSES, OptionForm.ADDRESS, OptionForm.PATH)
 
 
@@ -61,22 +61,22 @@ class Option:
 
     Attributes:
       field: the name of its field.
-      help: what it sets, without the default: no capital at its start, no period at its end.
-      default: what holds if nobody sets it, in words; empty if the help says enough.
+      help: a phrase for what it sets, without the default, a capital at its start or a period at its end.
+      default: the default, in words; empty if the help says enough.
       form: the form of its values.
       shell: its names as an argument of commands; the first is the one that messages use.
       pytest: its names as an option of pytest; further ones are T5X's own.
-      old: its earlier name there, which goes on working with a warning.
+      old: its earlier name in pytest, which still works, with a warning.
       ini: its name as an ini value of pytest.
       key: its name in ``[tool.t5x_harness]``.
       variable: its name in the environment.
-      metavar: what help shows in place of a value.
+      metavar: the word that help shows in place of a value.
       choices: the values that it takes; empty if it takes any of its form.
       bare: the value of an argument of commands that is given without one; None if it needs one.
       commands: the commands that take it.
       group: the heading of its arguments in their help.
-      joined: how the values of several sources become one list: all of them, those of the stronger source ``before``
-        or ``after`` the others; empty if only those of the strongest source count.
+      joined: how the values of several sources become one list: all of them, with the stronger source ``before`` or
+        ``after`` the others; empty if only the values of the strongest source count.
     """
 
     field: str
@@ -98,7 +98,7 @@ class Option:
 
     @property
     def full_help(self) -> str:
-        """The help with the default, as argparse takes it."""
+        """The help with the default, in the form that argparse takes."""
         repeated = "; may be repeated" * self.form.is_list
         return f"{self.help}{repeated}{f' (default: {self.default})' if self.default else ''}".replace("%", "%%")
 
@@ -118,20 +118,20 @@ def option(
 ) -> Any:
     """Declares a field that users can set.
 
-    Names are made of the field's: ``read_seconds`` is ``--read-seconds``, ``--t5x-read-seconds``, the ini value
-    ``t5x_read_seconds`` and the key ``read_seconds``. The field's type decides the form of its values and what there is
-    to choose from.
+    Names are derived from the field's: ``read_seconds`` is ``--read-seconds``, ``--t5x-read-seconds``, the ini value
+    ``t5x_read_seconds`` and the key ``read_seconds``. The field's type decides the form of its values and
+    the choices.
 
     Args:
-      default: of the field.
+      default: the field's default.
       help: see :class:`Option`.
       words: the default in words; by default, the value itself.
-      shell: its name as an argument of commands, if it is not made of the field's.
+      shell: its name as an argument of commands, if it is not derived from the field's.
       pytest: whether it is an option of pytest, or its names there.
-      old: whether pytest takes it by its earlier name, which has no ``t5x``, too.
+      old: whether pytest also takes it by its earlier name, which has no ``t5x``.
       ini: whether it is an ini value of pytest.
       key: whether it is a key of ``[tool.t5x_harness]``.
-      prefix: what its names in pytest begin with, and its table in ``[tool.t5x_harness]``.
+      prefix: the prefix of its names in pytest, and the name of its table in ``[tool.t5x_harness]``.
       **others: further fields of :class:`Option`.
     """
 
@@ -166,7 +166,7 @@ def options_of(kind: type) -> tuple[Option, ...]:
 
 
 def take_plain_strings(value: Any) -> None:
-    """Turns plain strings in the fields of a new value into members of the enumerations that the fields declare."""
+    """Converts plain strings in the fields of a new value into members of the fields' enumerations."""
     of: Any = type(value)
     for name, hint in type_hints(of).items():
         kind, given = _type_of(hint), getattr(value, name)
@@ -175,7 +175,7 @@ def take_plain_strings(value: Any) -> None:
 
 
 def _type_of(hint: Any) -> type:
-    """Returns the type that a field's type hint names, besides None and without what is in brackets."""
+    """Returns the type that a field's type hint names other than None, without its brackets."""
     parts = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
     (kind,) = [part for part in parts if part is not types.NoneType]
     found: type = typing.get_origin(kind) or kind
@@ -183,5 +183,5 @@ def _type_of(hint: Any) -> type:
 
 
 def _in_words(default: Any) -> str:
-    """Returns a default as help shows it; empty for one that says nothing."""
+    """Returns a default as help shows it; empty for one that is not worth showing."""
     return "" if default in (None, False, ()) else f"{default:g}" if isinstance(default, float) else str(default)

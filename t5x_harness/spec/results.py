@@ -1,4 +1,4 @@
-"""What a run and each of its stages find, establish and change, and their outcome."""
+"""The findings, facts, changes and outcome of a run and of each of its stages."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Location(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class Edit(JsonValue):
-    """Whole lines of a file, and what to put in their place.
+    """Whole lines of a file, and their replacement.
 
     Attributes:
       file: the file's name as locations show it: relative to the run's working directory, or absolute.
       first: the first line to replace, counted from 1.
-      last: the last line to replace; ``first - 1`` to replace none and insert ``text`` in front of line ``first``.
-      text: the replacement, in which each line ends with a line feed whatever the file's own line ends are; empty to
+      last: the last line to replace; ``first - 1`` to replace none and insert ``text`` before line ``first``.
+      text: the replacement, in which each line ends with a line feed, even if the file's own line ends differ; empty to
         remove the lines.
     """
 
@@ -61,8 +61,8 @@ class Finding(JsonValue):
       code: stable id from the failure catalogue, such as ``GIN01``.
       severity: see :class:`Severity`.
       stage: the stage that found it.
-      message: what failed, with the values that disagree.
-      location: the binding, import or include at fault; None if no line is (say so in the message).
+      message: a description of the failure, with the values that disagree.
+      location: the binding, import or include at fault; None if no line is, which the message should say.
       fix: the smallest fix, as an instruction.
       binding: the full gin name of the binding at fault, such as ``train/utils.DatasetConfig.batch_size``.
       edits: the same fix for a program to make, all of it or none; empty if a person has to decide.
@@ -84,12 +84,12 @@ class Finding(JsonValue):
 
 
 class Reason(enum.StrEnum):
-    """What a change is for.
+    """The reason for a change.
 
     ``SANDBOX``: a path that was moved into the run's folder.
     ``GIVEN``: a folder that the config leaves to the command line of the job.
-    ``STEPS``: the steps that a promoted test asks for.
-    ``REPEATABLE``: a seed where T5X would take the clock.
+    ``STEPS``: the steps that a promoted test requests.
+    ``REPEATABLE``: a seed that T5X would take from the clock.
     """
 
     SHRINK = "shrink"
@@ -101,7 +101,7 @@ class Reason(enum.StrEnum):
 
 
 class Changed(enum.StrEnum):
-    """What was changed: a binding of the config, or what no binding says."""
+    """What was changed: a binding of the config, or something that no binding sets."""
 
     BINDING = "binding"
     MESH = "mesh"
@@ -117,7 +117,7 @@ class Change(JsonValue):
       binding: the full gin name, such as ``network.T5Config.emb_dim``; a name in words for anything else.
       before: the config's own value, as gin text.
       after: the value that ran, as gin text.
-      why: what the change is for.
+      why: the reason for the change.
       what: what was changed.
     """
 
@@ -130,12 +130,12 @@ class Change(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class Measure(JsonValue):
-    """A number that a stage established; the stage's facts say the same for people.
+    """A number that a stage established; the stage's facts give it in a form for people.
 
     Attributes:
       name: what was measured, the same in every version: ``parameters``, ``learning_rate``, ``loss``; see docs/plan.md.
       value: the number; not finite if the run's own number is not.
-      unit: what it counts: ``bytes``, ``steps``, ``examples``, ``tokens``, ``devices``; empty for a number without one.
+      unit: its unit: ``bytes``, ``steps``, ``examples``, ``tokens``, ``devices``; empty for a number without one.
       of: the dataset, task, module of the model or part of the state that was measured; empty for the run.
       step: the train step that it belongs to, or None.
     """
@@ -152,8 +152,8 @@ class FactTable(JsonValue):
     """A fact that is a table, for programs; its text is among the stage's facts under the same name.
 
     Attributes:
-      name: of the fact.
-      columns: the heads; empty for a table without them.
+      name: the name of the fact.
+      columns: the headings; empty for a table without them.
       rows: the cells, text or numbers; a short row lacks its last cells.
     """
 
@@ -172,14 +172,14 @@ class Assignment(JsonValue):
 
 @dataclasses.dataclass(frozen=True)
 class BoundValue(JsonValue):
-    """What a parameter or a macro is bound to once the whole config was read, and by which statements.
+    """The final value of a parameter or macro in a config, and the statements that bind it.
 
     Attributes:
       name: as the winning statement writes it, ``train/utils.DatasetConfig.batch_size`` or ``BATCH_SIZE``.
       configurable: the full name of the parameter's configurable, such as ``t5x.utils.DatasetConfig``; None for a
         macro.
       assignment: the statement that won.
-      overridden: the statements that lost against later ones, in the order in which they were read.
+      overridden: the statements that later ones replaced, in the order in which they were read.
     """
 
     name: str
@@ -189,7 +189,7 @@ class BoundValue(JsonValue):
 
 
 class Outcome(enum.StrEnum):
-    """How a stage ended. ``NOT_RUN`` is a stage that an earlier failure left out."""
+    """How a stage ended. ``NOT_RUN`` is a stage that was skipped after a failure, or could not be judged."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -198,18 +198,19 @@ class Outcome(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class StageResult(JsonValue):
-    """What one stage found and did.
+    """The findings and the work of one stage.
 
     Attributes:
-      facts: what the stage established, in the order to show it: ``("mesh", "data 8 x model 1")``.
-      not_checked: what it could not judge, in words; never silently empty.
-      exercised: how many units of real work were done: statements read by lint, examples by resolve, arrays planned,
+      facts: the facts that the stage established, in display order: ``("mesh", "data 8 x model 1")``.
+      not_checked: the checks that it could not make, in words; never silently empty.
+      exercised: the number of units of real work that were done: statements read by lint, examples by resolve, arrays
+          planned,
         programs compiled, steps trained, examples evaluated, lines inferred; 0 means nothing was proved.
-      seconds: wall time.
-      log_tail: last lines of the run's log, when it failed.
+      seconds: the wall time.
+      log_tail: the last lines of the run's log, if it failed.
       silenced: findings that the user ignores, by code or by a comment; they do not fail the stage.
-      measures: the numbers among the facts, for programs; in the order in which they were established.
-      tables: the facts that are tables, likewise.
+      measures: the numbers among the facts, for programs, in the order in which they were established.
+      tables: the facts that are tables, for programs, in the same order.
     """
 
     stage: Stage
@@ -250,10 +251,10 @@ class AuxiliaryRun(JsonValue):
     """A run for one checkpoint of a train job.
 
     Attributes:
-      name: the name of the jobs that it belongs to, which is that of their last gin file.
+      name: the name of the jobs to which it belongs, which is the name of their last gin file.
       step: the step of the checkpoint.
-      mixture: the mixture that it evaluates, or is fine-tuned on.
-      result: its outcome; for an evaluation, without what the train job's folder held before.
+      mixture: the mixture on which it evaluates or fine-tunes.
+      result: its outcome; for an evaluation, without the earlier contents of the train job's folder.
     """
 
     name: str
@@ -267,21 +268,21 @@ class RunResult(JsonValue):
     """The outcome of a run, the same from every backend.
 
     Attributes:
-      stages: in the order they ran.
-      steps: last train step reached; 0 if nothing was trained.
+      stages: the results of its stages, in the order in which they ran.
+      steps: the last train step that was reached; 0 if nothing was trained.
       metrics: scalars by TensorBoard folder and tag, then step: ``metrics["train/loss"][4]``,
         ``metrics["inference_eval/my_task/eval/bleu"][4]``.
-      checkpoints: what was written, by step.
+      checkpoints: the checkpoints that were written, ordered by step.
       predictions: the JSON lines that evaluation and inference wrote, as dicts, in file order.
-      operative_config: text of the config.gin that the run wrote; empty if it wrote none.
-      log: path of the run's log file.
-      model_dir: folder that the run wrote into.
+      operative_config: the text of the config.gin that the run wrote; empty if it wrote none.
+      log: the path of the run's log file.
+      model_dir: the folder into which the run wrote.
       timings: seconds by stage.
-      standins: what was generated because it is not available here, in words.
-      bindings: every parameter and macro that the config binds, as its text says and before any change; in the order
+      standins: the things that were generated because they are not available here, in words.
+      bindings: every parameter and macro that the config binds, as in its text before any change, in the order
         in which they were first bound. Empty if the config was not read.
       seconds: the time waited for all stages, imports included; ``timings`` is their own work.
-      auxiliary: the runs of its auxiliary jobs; the metrics of those that evaluate are among ``metrics``, too.
+      auxiliary: the runs of its auxiliary jobs; the metrics of those that evaluate are also in ``metrics``.
     """
 
     spec: RunSpec
@@ -301,7 +302,7 @@ class RunResult(JsonValue):
 
     @property
     def passed(self) -> bool:
-        """Whether every stage passed, and those of the auxiliary jobs."""
+        """Whether every stage passed, including those of the auxiliary jobs."""
         return all(s.outcome is Outcome.PASSED for s in self.stages) and all(r.result.passed for r in self.auxiliary)
 
     @property
@@ -311,7 +312,7 @@ class RunResult(JsonValue):
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Everything the harness changed in the config, over all stages."""
+        """Everything that the harness changed in the config, in all stages."""
         return tuple(c for s in self.stages for c in s.changes)
 
     def stage(self, stage: Stage | str) -> StageResult:

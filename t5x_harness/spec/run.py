@@ -12,22 +12,22 @@ from t5x_harness.spec.settings import READING, RunSettings
 from t5x_harness.system.decode import JsonValue
 
 DEFAULT_SLICE = "v3-8"
-"""The slice of runs that name none."""
+"""The slice of runs that do not name one."""
 
 
 @dataclasses.dataclass(frozen=True)
 class RunSpec(JsonValue):
-    """What to run: gin files in order, bindings after them, the slice, the code, and how to run all that.
+    """What to run: gin files in order, bindings after them, the slice, the code, and how to run it.
 
     Attributes:
       gin_files: paths as the user gave them, parsed in this order.
       bindings: gin statements parsed after the files, without ``--gin.``: ``TRAIN_STEPS = 8``.
       search_paths: folders where gin files and their includes are looked up, first match wins.
-      python_path: folders put in front of ``sys.path`` for the config's own modules.
-      mode: what the config binds; None to infer it from the config.
+      python_path: folders that are prepended to ``sys.path`` for the config's own modules.
+      mode: the mode that the config is for; None to infer it from the config.
       slice: the TPU slice whose mesh is emulated, by name (``v3-8``) or topology (``v3:4x4``).
-      runtime: which T5X runs.
-      cwd: folder that the run starts in; relative paths of the config are relative to it.
+      runtime: the T5X that runs.
+      cwd: the folder in which the run starts; relative paths of the config are relative to it.
       settings: how to run it.
     """
 

@@ -10,10 +10,10 @@ from t5x_harness.system.decode import JsonValue
 from t5x_harness.variables import EXACT_NUMERICS_VARIABLE, TPU_NUMERICS_VARIABLE
 
 READ_SECONDS = 3
-"""How long resolve reads each split of the data, by default."""
+"""The seconds for which resolve reads each split of the data, by default."""
 
 STAGE_SECONDS = 600.0
-"""The time limit of one stage, unless another is set."""
+"""The default time limit of one stage, in seconds."""
 
 READING = ("lint", "plan", "run", "submit")
 PLANNING = ("plan", "run", "submit")
@@ -25,7 +25,7 @@ RUNNING = ("plan", "run")
 class RunSettings(JsonValue):
     """How to run a config; the help of each field says what it sets."""
 
-    # Each as the text of a t5x_harness.standins.rows.Samples.
+    # Each item is the text of a t5x_harness.standins.rows.Samples.
     samples: tuple[str, ...] = option(
         (),
         "rows in the place of a task's data; a test declares them with sample_rows",
@@ -151,7 +151,7 @@ class RunSettings(JsonValue):
         metavar="STAGE",
         commands=("run",),
     )
-    # As an option a file or a folder; in a run's own settings always the run's file.
+    # As an option, a file or a folder; in a run's own settings, always the run's file.
     plan_golden: str | None = option(
         None,
         "compare bindings and plan of each config with those kept in PATH, and fail if they differ; written if it is "
@@ -173,7 +173,7 @@ class RunSettings(JsonValue):
         commands=RUNNING,
         group="golden plan",
     )
-    # In a run's own settings, all codes that are left out.
+    # In a run's own settings, all codes to leave out.
     ignore: tuple[str, ...] = option(
         (),
         "codes of findings to leave out, such as CKP14, or families of them such as CKP, besides those that "

@@ -119,7 +119,7 @@ def open_vocabulary_files(file_for: Callable[[str, int], str]) -> None:
 
 
 def watch_registrations(on_register: Callable[[str, FrameType, Callable[[], None]], None]) -> None:
-    """Makes SeqIO call a function for each registration of a task or mixture instead; a later call replaces it.
+    """Makes SeqIO call a function instead of registering a task or mixture; a later call replaces an earlier one.
 
     Args:
       on_register: takes the name, the frame that registers the name, and a function that does so.
