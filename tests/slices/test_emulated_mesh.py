@@ -38,6 +38,7 @@ def run(program: str, prelude: str = PRELUDE, cwd: Path | None = None) -> list[s
     return done.stdout.splitlines()
 
 
+@pytest.mark.stack
 def test_a_backend_that_no_tpu_host_has_is_refused_as_jax_does() -> None:
     module: dict[str, Any] = {"jax": None}
     exec("def asked(backend): return jax.devices(backend)", module)
