@@ -29,13 +29,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
-    """Takes Gin bindings as T5X does: this is where a plugin may change the command line."""
+    """Takes Gin bindings as T5X does, in the hook that may change the command line."""
     with usage_errors():
         args[:] = rewrite_gin(args)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Registers the markers and this run's session object; declared runs join what pytest collects."""
+    """Registers the markers and this run's session object; adds declared runs to the paths that pytest collects."""
     for line in (*MARKERS, MARKER):
         config.addinivalue_line("markers", line)
     with usage_errors():
@@ -68,7 +68,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """Says which T5X, slice and mesh are used, when anything here is used at all."""
+    """Names the T5X, slice and mesh in use, if the session uses anything of the plugin."""
     return [*gin_items.header(config, config.stash[SESSION]), *config.stash[promotion.PROMOTION].header()]
 
 
@@ -83,9 +83,9 @@ def pytest_collection(session: pytest.Session) -> None:
     session.config.stash[SESSION].warm_early()
 
 
-@pytest.hookimpl(trylast=True)  # after -m has selected
+@pytest.hookimpl(trylast=True)  # after -m has selected items
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Replaces and orders promoted tests, and the stages of runs that wait for jobs."""
+    """Replaces and reorders promoted tests, and the stages of runs that wait for jobs."""
     promoted_items.arrange(config, items)
 
 
@@ -99,7 +99,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds jobs to reports, and takes a shipped test's reports from its job. Raises a Ctrl-C that was lost."""
+    """Adds jobs to reports, and takes a shipped test's reports from its job. Re-raises a Ctrl-C that was lost."""
     report = yield
     item.config.stash[promotion.PROMOTION].raise_pending_interrupt(call.excinfo.value if call.excinfo else None)
     reports.add_job_sections(item, report)
@@ -117,7 +117,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Lets a smoke test reach loopback only, and fails it if it exercised nothing."""
+    """Lets a smoke test reach only loopback, and fails it if it exercised nothing."""
     with promotion.network_guarded(item):
         result = yield
     marks.check_exercised(item)
@@ -127,7 +127,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Ends a run's process as soon as no further stage of it follows."""
+    """Ends a run's process as soon as none of its stages follows."""
     gin_items.leave(item, nextitem)
     promoted_items.submit_early(item.session)
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class RunCollector(pytest.Collector):
-    """A run: its children are the stages."""
+    """A run, whose children are its stages."""
 
     run: CollectedRun
 
@@ -51,10 +51,10 @@ class GinFile(RunCollector, pytest.File):
 
 
 class DeclaredRuns(pytest.File):
-    """The ``[[tool.t5x_harness.runs]]`` of a pyproject.toml."""
+    """The runs that ``[[tool.t5x_harness.runs]]`` in a pyproject.toml declares."""
 
     def collect(self) -> Iterator[RunCollector]:
-        """Yields a collector for each run, by its name."""
+        """Yields a collector for each run, which has the run's name."""
         for run in self.config.stash[SESSION].settings.declared_runs():
             node: RunCollector = RunCollector.from_parent(self, name=run.name)
             node.run = run
@@ -62,7 +62,7 @@ class DeclaredRuns(pytest.File):
 
 
 class StageItem(JobItem):
-    """Runs one stage, and the earlier ones it needs if they were not selected."""
+    """Runs one stage, and the earlier ones that it needs if they were not selected."""
 
     spec: RunSpec
     stage: Stage
@@ -80,7 +80,7 @@ class StageItem(JobItem):
                 self.add_marker(TPU)
 
     def setup(self) -> None:
-        """Finds where the run's job goes, if it is promoted; a conftest's fixture may say so.
+        """Finds where the run's job goes, if the run is promoted; a conftest's fixture may determine it.
 
         A stage that cannot be compiled here is skipped before anything is run for it.
         """
@@ -93,7 +93,7 @@ class StageItem(JobItem):
         """Runs the stage.
 
         Raises:
-          StageFailed: the stage failed, or an earlier one did for which no item is selected.
+          StageFailed: the stage failed, or an earlier one did that has no selected item.
         """
         from t5x_harness.report.junit import stage_properties
         from t5x_harness.runs.pool import RunContext
@@ -108,7 +108,7 @@ class StageItem(JobItem):
         if promotion and self in promotion.early and promotion.jobs.has_room:
             runs.submit_early(self.spec)
         marks.count(self, marks.EXERCISED, result.exercised)
-        # pytest's own duration is the time that it waited, which is shorter if the run worked ahead.
+        # pytest's own duration is the time it waited, which is shorter if the run worked ahead.
         self.user_properties += [("t5x.stage", self.stage.value), ("t5x.seconds", f"{result.seconds:.3f}")]
         record(self, result, stage_properties(result))
         cause = runs.failed_before(self.spec, result)
@@ -117,13 +117,13 @@ class StageItem(JobItem):
                 skip_at_item(f"not run: {cause.stage} failed")
             record(self, cause, stage_properties(cause))
             raise StageFailed(cause)
-        if result.outcome is Outcome.NOT_RUN:  # a job does not do it, or is not sent
+        if result.outcome is Outcome.NOT_RUN:  # the job does not run this stage, or is not sent
             skip_at_item("; ".join(result.not_checked))
         if result.outcome is not Outcome.PASSED:
             raise StageFailed(result)
 
     def pending_runs(self) -> list[PendingRun]:
-        """Returns the runs that begin with or after this item, up to the next item that is not a stage.
+        """Returns the runs that begin at or after this item, up to the next item that is not a stage.
 
         A run takes over this process's environment and folder when it starts. A test may change them, so no run starts
         while a test runs. A run also waits for its turn if one of its stages has run already, will be skipped, or comes
@@ -156,7 +156,7 @@ class StageItem(JobItem):
 
 
 def leave(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Ends the run of an item unless the next one is a further stage of it."""
+    """Ends the run of an item unless the next item is a further stage of it."""
     runs = item.config.stash[SESSION].begun
     if isinstance(item, StageItem) and runs is not None and getattr(nextitem, "spec", None) != item.spec:
         runs.leave(item.spec)
@@ -166,7 +166,7 @@ _PYPROJECT = "pyproject.toml"
 
 
 def add_declared_runs(config: pytest.Config, session: HarnessSession) -> None:
-    """Adds declared runs and globbed gin files to a call of pytest that asks for configs and names no files itself."""
+    """Adds declared runs and globbed gin files to a call of pytest that asks for configs but names no files itself."""
     if not _names_files(config) and _asks_for_configs(config):
         with usage_errors():
             session.settings.check_configured()
@@ -174,7 +174,7 @@ def add_declared_runs(config: pytest.Config, session: HarnessSession) -> None:
 
 
 def header(config: pytest.Config, session: HarnessSession) -> list[str]:
-    """Returns the header's lines: versions, runtime and slice if they are used, and what is left out."""
+    """Returns the header's lines: versions, runtime and slice if they are used, and the configs that are left out."""
     paths = [] if _asks_for_configs(config) else session.settings.configured_files()
     if _names_files(config):
         folders = [config.invocation_params.dir / argument for argument in config.args]
@@ -197,10 +197,10 @@ def collect_file(path: Path, parent: pytest.Collector) -> pytest.Collector | Non
         return None
     named = _named_on_command_line(path, config)
     if not named and not _asks_for_configs(config):
-        return None  # pytest met it in a folder
+        return None  # pytest found it in a folder
     if declares:
         return DeclaredRuns.from_parent(parent, path=path)
-    # Met in a folder that pytest was called on: what else could be meant?
+    # If pytest was called on a folder with the file, the user must mean such files.
     wanted = named or _names_files(config) or session.settings.is_configured(path)
     run = session.settings.run_of(path, named=named or session.settings.is_named(path)) if wanted else None
     if run is None:

@@ -1,4 +1,4 @@
-"""The markers, and the rule that a smoke test must have exercised something."""
+"""The markers, and the rule that a smoke test must exercise something."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from .session import SESSION
 if TYPE_CHECKING:
     from t5x_harness.settings.auxiliary import Auxiliary
 
-# How many units of real work (train steps, examples, predictions) a test did through the harness.
+# The units of real work (train steps, examples, predictions) that a test did through the harness.
 EXERCISED = pytest.StashKey[int]()
 JOBS = pytest.StashKey[int]()
-AUXILIARY_RUNS = pytest.StashKey[int]()  # not set if the test asked for none
+AUXILIARY_RUNS = pytest.StashKey[int]()  # not set if the test requested none
 
 
 def count(item: pytest.Item, what: pytest.StashKey[int], number: int) -> None:
-    """Adds to the work that a test was seen doing, to its jobs, or to its auxiliary runs."""
+    """Adds to the count of a test's observed work, of its jobs, or of its auxiliary runs."""
     item.stash[what] = item.stash.get(what, 0) + number
 
 
 def begin(item: pytest.Item) -> None:
-    """Resets the counts of a test, which plugins such as pytest-rerunfailures run again."""
+    """Resets the counts of a test, because plugins such as pytest-rerunfailures may run it again."""
     for what in (EXERCISED, JOBS, AUXILIARY_RUNS):
         if what in item.stash:
             del item.stash[what]
 
 
 def check_exercised(item: pytest.Item) -> None:
-    """Fails a smoke test that did no work: a green that proves nothing is worse than a red."""
+    """Fails a smoke test that did no work, because a green that proves nothing is worse than a red."""
     if item.get_closest_marker(SMOKE) and not item.stash.get(EXERCISED, 0):
         pytest.fail(
             f"{item.name} is marked smoke but exercised nothing: no step was trained, no example evaluated and none "
@@ -45,7 +45,7 @@ def check_exercised(item: pytest.Item) -> None:
 
 
 def auxiliary_jobs(item: pytest.Item) -> tuple[Auxiliary, ...]:
-    """Returns the jobs that a test's ``auxiliary`` markers ask for, the closest last; fails it for a wrong marker."""
+    """Returns the jobs that a test's ``auxiliary`` markers request, the closest last; fails it for a wrong marker."""
     jobs = []
     for mark in item.iter_markers("auxiliary"):
         from t5x_harness.settings.auxiliary import Auxiliary
@@ -75,7 +75,7 @@ def check_auxiliary(item: pytest.Item) -> None:
 
 
 def tpu_resources(item: pytest.Item, otherwise: Mapping[str, Any]) -> TpuResources:
-    """Returns what the ``tpu`` markers of a test ask for: see :meth:`TpuResources.of_marks`."""
+    """Returns the resources that the ``tpu`` markers of a test request; see :meth:`TpuResources.of_marks`."""
     return TpuResources.of_marks(((mark.args, mark.kwargs) for mark in item.iter_markers(TPU)), otherwise)
 
 

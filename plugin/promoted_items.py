@@ -89,7 +89,7 @@ class ShippedItem(JobItem):
                 self.test.wait(runs.folder, session.progress)
         except JobNotSent:
             skip_at_item(NOT_SENT)
-        except ShipFailed as failure:  # the test failed; only an error in a fixture is an error of its setup
+        except ShipFailed as failure:  # the test has failed; only a fixture's error is an error in its setup
             self._failure = failure
         finally:
             self.user_properties += self.test.properties
@@ -98,7 +98,7 @@ class ShippedItem(JobItem):
         """Reports the subtests of the test, which ran elsewhere.
 
         Raises:
-          ShipFailed: the job left no outcome, or pytest cannot read the outcome of a subtest.
+          ShipFailed: the job left no outcome, or pytest cannot read a subtest's outcome.
         """
         if (reports := self._reports) is not None:
             reports.repeat_warnings()
@@ -107,11 +107,11 @@ class ShippedItem(JobItem):
             raise self._failure
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Returns why there is no outcome, without a traceback."""
+        """Returns the reason for a missing outcome, without a traceback."""
         return str(excinfo.value) if excinfo.value is self._failure else super().repr_failure(excinfo, style)
 
     def report(self, when: str) -> pytest.TestReport | None:
-        """Returns the report that pytest made of a phase in the job, or None if there is none that counts."""
+        """Returns the report that pytest made of a phase in the job, or None if no report counts."""
         return self._reports.phase(when) if self._reports is not None and self._failure is None else None
 
     @property
@@ -125,8 +125,8 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Replaces shipped tests by items for their jobs; moves cheap stages of promoted runs in front of their jobs.
 
     Args:
-      config: pytest's.
-      items: the selected tests; changed.
+      config: pytest's config.
+      items: the selected tests, which are changed in place.
 
     Raises:
       pytest.UsageError: the jobs of promoted tests have no target, or the configs have no machine.
@@ -144,7 +144,7 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     with usage_errors("[tool.t5x_harness.tpu] and t5x_tpu: "):
         for item in stages.values():
             item.spec = planned(item.spec, promotion.resources(item))
-    if not hasattr(config, "workerinput"):  # other workers of pytest-xdist take a part of the tests
+    if not hasattr(config, "workerinput"):  # other workers of pytest-xdist run a part of the tests
         arranged, early = jobs_after_plans([*stages.values()], promotion.settings.parallel)
         for at, item in zip(stages, arranged, strict=True):
             items[at] = item
@@ -152,7 +152,7 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def submit_early(session: pytest.Session) -> None:
-    """Sends jobs of later shipped tests: as many as are allowed at once, and only those whose target is known.
+    """Sends the jobs of later shipped tests: as many as are allowed at once, and only jobs whose target is known.
 
     Workers of pytest-xdist send none early, because each of them runs only a part of the tests.
     """

@@ -1,4 +1,4 @@
-"""Tests marked ``tpu`` that ``-m`` promotes: which tests, to which target, on which machines."""
+"""The promotion of tests marked ``tpu`` by ``-m``: which tests, to which target, on which machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PROMOTION = pytest.StashKey["Promotion"]()
 
 
 class JobItem(pytest.Item):
-    """An item that is itself a job when it is promoted; other tests send jobs by calling ``t5x_run``."""
+    """An item that is itself a job if it is promoted; other tests send jobs by calling ``t5x_run``."""
 
 
 def promotion_of(item: pytest.Item) -> Promotion | None:
@@ -42,12 +42,12 @@ class Promotion(PromotionSession):
     """Promotion in a session of pytest; its settings are read when a test is promoted.
 
     Args:
-      config: pytest's.
-      session: the harness's.
+      config: pytest's config.
+      session: the harness's session.
 
     Attributes:
       targets: the targets of items that take no fixtures.
-      early: the items whose runs send their jobs as soon as they are planned, as later items wait for these jobs.
+      early: the items whose runs send their jobs as soon as they are planned, because later items wait for these jobs.
     """
 
     def __init__(self, config: pytest.Config, session: HarnessSession) -> None:
@@ -74,8 +74,8 @@ class Promotion(PromotionSession):
         """Checks that the promoted tests have a target, and starts the emulated Vertex AI if they go there.
 
         Raises:
-          VertexTargetError: values are missing, all of which the message names.
-          EmulationError: it cannot start.
+          VertexTargetError: values are missing; the message names all of them.
+          EmulationError: the emulated Vertex AI cannot start.
         """
         promoted = [item for item in items if self.promotes(item)]
         if any(not self.targets.is_overridden(item) for item in promoted):
@@ -86,7 +86,7 @@ class Promotion(PromotionSession):
             session.settings.take_surroundings()
 
     def resources(self, item: pytest.Item) -> TpuResources:
-        """Returns what a test asks for.
+        """Returns the resources that a test requests.
 
         Raises:
           ResourcesError: its marker has a mistake in it.
@@ -100,17 +100,17 @@ class Promotion(PromotionSession):
         target: VertexTarget,
         of_checkpoint: TpuResources | None = None,
     ) -> Callable[[LocalExecutor], JobExecutor]:
-        """Returns what makes the executor of a run that is planned for its job.
+        """Returns a function that makes the executor of a run that is planned for its job.
 
         Args:
           item: the test.
           spec: the run.
           target: where the job goes.
-          of_checkpoint: the resources, if the job is for a checkpoint of the test's train job, for which nothing may
-            stand; None for the test's own.
+          of_checkpoint: the resources, if the job is for a checkpoint of the test's train job, which must not be
+            replaced by a stand-in; None for the test's own resources.
 
         Raises:
-          ResourcesError: the machine is not named, or only in part.
+          ResourcesError: the machine is not named, or only partly.
         """
         from t5x_harness.runs.job import JobExecutor, aot_mode
 
@@ -126,17 +126,17 @@ class Promotion(PromotionSession):
     def check_order(self, item: pytest.Item, resources: TpuResources, slice_name: str, target: VertexTarget) -> None:
         """Checks a test's job before anything is run for it.
 
-        A dry run shows even a job that would be refused. A job that was sent before is not sent again.
+        A dry run also shows a job that would be refused. A job that was sent before is not sent again.
 
         Raises:
-          ResourcesError: such a job would not be sent; the message says why.
+          ResourcesError: such a job would not be sent; the message gives the reason.
         """
         order = self.order(item.name, resources, slice_name, target)
         if self.jobs.sends:
             self.jobs.check(order)
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:
-        """Yields the machines of the jobs that will run T5X, as far as they are known; mistakes are reported later."""
+        """Yields the machines of the jobs that will run T5X, as far as known; mistakes are reported later."""
         from t5x_harness.promotion.settings import machine_of
 
         # The stages of a run are one job.
@@ -152,7 +152,7 @@ class Promotion(PromotionSession):
 
 
 def check_promotable(item: pytest.Item) -> None:
-    """Fails a promoted test that has nothing to send, because a pass here would be taken for a pass on a TPU.
+    """Fails a promoted test that has nothing to send, because its pass here would look like a pass on a TPU.
 
     It also fails a test whose marker asks for a job that Vertex AI would refuse, before anything is run for it.
     """
@@ -168,7 +168,7 @@ def check_promotable(item: pytest.Item) -> None:
     if promotion.targets.is_known(item):
         try:
             resources = promotion.resources(item)
-            if resources.names_machine:  # else that of the slice, which the test may name
+            if resources.names_machine:  # otherwise, the machine follows from the slice, which the test may name
                 promotion.check_order(item, resources, "", promotion.targets.of(item))
         except ResourcesError as error:
             raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
@@ -186,7 +186,7 @@ def check_sent(item: pytest.Item) -> None:
 
 @contextlib.contextmanager
 def network_guarded(item: pytest.Item) -> Iterator[None]:
-    """Makes sockets refuse everything beyond this machine in a smoke test, unless jobs go to the real Vertex AI."""
+    """Makes sockets refuse connections beyond this machine in a smoke test, unless jobs go to the real Vertex AI."""
     promotion = promotion_of(item)
     sends = promotion is not None and not promotion.settings.emulated
     if sends or item.get_closest_marker(SMOKE) is None or marks.network_allowed(item):

@@ -1,4 +1,4 @@
-"""What pytest shows of runs and jobs: failures of items, their sections and properties, and the table at the end."""
+"""Runs and jobs in pytest's output: failures of items, their sections and properties, and the table at the end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .promotion import PROMOTION
 from .session import SESSION, HarnessSession
 
 COLUMNS = "t5x_harness_columns"
-"""What a process of pytest-xdist knows of the terminal."""
+"""The key under which a process of pytest-xdist receives the terminal's columns."""
 
 JOB_SECTION = "Vertex AI job"
-"""The title of the section that the report of a promoted test has."""
+"""The title of a section in the report of a promoted test."""
 
 _LOG_COLUMNS = 100
 _JOBS = pytest.StashKey[list[str]]()
@@ -31,7 +31,7 @@ def failure_of(item: pytest.Item, result: StageResult) -> object:
     columns, width = columns_of(item.config)
     text = stage_failure(result, width=width, notes=item.config.get_verbosity() > 0)
     path, line, _ = item.reportinfo()
-    is_cut = not any(map(os.environ.get, ("CI", "BUILD_NUMBER")))  # as pytest cuts lines
+    is_cut = not any(map(os.environ.get, ("CI", "BUILD_NUMBER")))  # pytest cuts lines under the same condition
     summary = failure_in_a_line(result, columns - len(f"FAILED {item.nodeid} - ") if is_cut else None)
     return failure(text, os.fspath(path), (line or 0) + 1, summary)
 
@@ -47,7 +47,7 @@ def columns_of(config: pytest.Config) -> tuple[int, int]:
 
 
 def record(item: pytest.Item, result: StageResult, properties: Iterable[tuple[str, str]]) -> None:
-    """Puts properties where JUnit and other reporters find them, and a stage's job into the section of its test."""
+    """Puts properties where JUnit and other reporters find them, and a stage's job into a section of its test."""
     from t5x_harness.report.junit import job_lines
 
     item.user_properties += properties
@@ -62,16 +62,16 @@ def add_job_sections(item: pytest.Item, report: pytest.TestReport) -> None:
 
 
 def record_versions(config: pytest.Config) -> None:
-    """Adds the versions of all runs to the test suite of ``--junitxml``, if that is asked for and runs were made."""
+    """Adds the versions of all runs to the test suite of ``--junitxml``, if it is requested and runs were made."""
     if (xml := junit_file(config)) is not None:
         for name, value in config.stash[SESSION].properties():
             xml.add_global_property(name, value)
 
 
 def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> None:
-    """Writes the table of the runs, and below it warnings and notes; pytest shows the failures above.
+    """Writes the table of the runs, with warnings and notes below; pytest shows the failures above.
 
-    In a GitHub workflow the findings follow as annotations, and the step's summary page gets all of it.
+    In a GitHub workflow, annotations for the findings follow, and the step's summary page gets everything.
     """
     runs = session.begun
     if runs is None or not runs.results.by_run or session.is_worker:
@@ -83,7 +83,7 @@ def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> No
     width, color = terminal_columns(reporter), colors(reporter)
     if reporter.verbosity >= -1:
         reporter.section("t5x-harness")
-        failures = session.config.option.tbstyle != "no"  # shown above, where tests failed
+        failures = session.config.option.tbstyle != "no"  # shown above, with the failed tests
         if reporter.verbosity > 0:
             reporter.write(render(report, width=width, color=color, notes=True, shown_above=failures))
         else:
@@ -99,7 +99,7 @@ def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> No
 
 def write_jobs(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Writes the jobs that ``--t5x-tpu-dry-run`` only prints, and the state of those that outlive the session."""
-    if config.stash[SESSION].is_worker:  # the controller reports them
+    if config.stash[SESSION].is_worker:  # the controller reports the jobs
         return
     promotion = config.stash[PROMOTION]
     for text in promotion.shown:

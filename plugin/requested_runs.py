@@ -1,4 +1,4 @@
-"""The runs that tests ask ``t5x_run`` for, and those of their auxiliary jobs."""
+"""The runs that tests request with ``t5x_run``, and the runs of their auxiliary jobs."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def compile_for(request: pytest.FixtureRequest, gin_files: Sequence[str], asked:
 
 
 def _marked(item: pytest.Item, spec: RunSpec) -> tuple[Auxiliary, ...]:
-    """Returns the jobs that the test's markers ask for, if the run trains."""
+    """Returns the jobs that the test's markers request, if the run trains."""
     jobs = marks.auxiliary_jobs(item)
     if not jobs:
         return ()
@@ -110,7 +110,7 @@ def _run(
     until: Stage | None = None,
     trained: RunResult | None = None,
 ) -> RunResult:
-    """Runs a config, to the end or to a stage, or a job for a checkpoint of a run that trained."""
+    """Runs a config, to its end or to a stage, or a job for a checkpoint of a run that trained."""
     from t5x_harness.findings.work import work_of
     from t5x_harness.promotion.marker import ResourcesError
     from t5x_harness.promotion.settings import planned
@@ -136,7 +136,7 @@ def _run(
     try:
         with session.working() as runs:
             result = runs.run(spec, context, origin=item.nodeid, may_fail=not check)
-    except pytest.fail.Exception as cut:  # such as the limit of pytest-timeout
+    except pytest.fail.Exception as cut:  # such as pytest-timeout's limit
         raise pytest.fail.Exception(f"{spec.name} was ended from outside: {cut}", pytrace=False) from None
     marks.count(item, marks.EXERCISED, work_of(result, until))
     for stage in result.stages if promotion else ():

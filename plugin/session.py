@@ -1,4 +1,4 @@
-"""What one session of pytest shares: what its options set, and its runs, which are shown on pytest's terminal."""
+"""The settings and runs that one pytest session shares; pytest's terminal shows the runs."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ SESSION = pytest.StashKey["HarnessSession"]()
 
 
 class HarnessSession:
-    """The settings of pytest's session and its runs, which begin when they are first asked for.
+    """The settings of pytest's session, and its runs, which begin when first requested.
 
     Args:
-      config: pytest's.
-      write_report: writes the table of the runs to the terminal.
+      config: pytest's config.
+      write_report: a function that writes the table of the runs to the terminal.
 
     Attributes:
-      config: as above.
-      expression: of ``-m``.
-      settings: what the options, the project and the folder say of runs.
+      config: the argument.
+      expression: the value of ``-m``.
+      settings: the settings of runs, from the options, the project and the folder.
       expects_runs: whether the session is going to make runs.
-      promotes: whether they are jobs elsewhere, which handle Ctrl-C.
+      promotes: whether the runs are jobs elsewhere, which handle Ctrl-C.
       is_worker: whether this process is one of pytest-xdist's.
-      begun: the runs, if any was asked for.
+      begun: the runs; None until one is requested.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class HarnessSession:
 
             given = self.settings.options
             pool = RunPool(timeout=given.timeout, in_process=given.in_process, parallel=self.runs_at_once)
-            # Beside the folders of tmp_path.
+            # Next to the folders of tmp_path.
             folder = functools.partial(temporary_folders(self.config).mktemp, "t5x-harness", numbered=False)
             self.begun = RunRegistry(pool, folder, self.progress)
         return self.begun
@@ -90,24 +90,24 @@ class HarnessSession:
         from t5x_harness.runs.pool import runs_at_once
 
         given, full_size = self.settings.options, self.settings.configuration.settings.full_size
-        ahead = 0 if given.ahead is None and full_size else given.ahead  # two may need more memory than there is
+        ahead = 0 if given.ahead is None and full_size else given.ahead  # two may need more memory than is available
         return 1 if given.in_process or self.is_worker or self.promotes else runs_at_once(ahead)
 
     @property
     def in_use(self) -> bool:
-        """Whether any run works or is expected to."""
+        """Whether any run is working or expected."""
         return self.expects_runs or (self.begun is not None and self.begun.pool.is_used)
 
     @property
     def why_not_compiled(self) -> str:
-        """Why programs cannot be compiled for a TPU here; empty if they can."""
+        """The reason that programs cannot be compiled for a TPU here; empty if they can."""
         from t5x_harness.aot.libtpu import why_not
 
         return why_not(in_process=self.settings.options.in_process)
 
     @functools.cached_property
     def progress(self) -> InlineProgress:
-        """Shows what runs are doing. Made for the first run, as pytest's terminal reporter comes after the plugins."""
+        """The progress display, made for the first run, because pytest's terminal reporter comes after the plugins."""
         from t5x_harness.workers import InlineProgress
 
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
@@ -127,8 +127,8 @@ class HarnessSession:
     def working(self) -> Iterator[RunRegistry]:
         """Shows the progress of runs that are waited for while the block lasts, and makes Ctrl-C end them."""
         if self.is_worker:
-            # pytest-xdist itself does that 5 s later. Called in the main thread before any run begins: the kernel
-            # forgets it with the thread that asks for it.
+            # pytest-xdist itself does that 5 s later. Called in the main thread before any run begins, because the
+            # kernel forgets the request when the requesting thread ends.
             from t5x_harness.system import processes
 
             processes.interrupt_with_parent()
@@ -170,7 +170,7 @@ class HarnessSession:
         """Kills all runs and keeps their results; returns False if something else handles the interrupt."""
         if not self.in_use or self.promotes:
             return False
-        self.ending.begin()  # it may have come elsewhere
+        self.ending.begin()  # the interrupt may have come elsewhere
         if self.begun is not None:
             self.begun.interrupt()
         return True
@@ -178,7 +178,7 @@ class HarnessSession:
     def finish(self, *, interrupted: bool) -> None:
         """Ends runs that will get no further stage, and keeps the results of interrupted ones."""
         if self.begun is not None:
-            if interrupted:  # in one way or another: a stage may be at work
+            if interrupted:  # by whatever means: a stage may be running
                 self.begun.interrupt()
             else:
                 self.begun.finish()
@@ -197,14 +197,14 @@ class HarnessSession:
 
     def warm_for(self, items: Sequence[pytest.Item]) -> None:
         """Starts the worker's imports, without waiting for them, if one of the selected items needs the worker."""
-        stages = any(getattr(item, "stage", Stage.LINT) is not Stage.LINT for item in items)  # which lint reads alone
+        stages = any(getattr(item, "stage", Stage.LINT) is not Stage.LINT for item in items)  # lint needs none
         tests = any({"t5x_run", "t5x_aot"}.intersection(getattr(item, "fixturenames", ())) for item in items)
         if (stages or tests) and not self.config.option.collectonly:
             self.warm()
 
     def warm_early(self) -> None:
         """Starts the imports while pytest still collects, if the command line asks for runs."""
-        distributes = self.config.getoption("dist", "no") != "no"  # xdist's workers have workers of their own
+        distributes = self.config.getoption("dist", "no") != "no"  # xdist's workers have their own workers
         if self.expects_runs and not distributes and not self.config.option.collectonly:
             self.warm()
 
@@ -216,8 +216,8 @@ class HarnessSession:
 class SessionInterruption:
     """Handles Ctrl-C in a session with runs: kills them at once, and reports their results so far.
 
-    Registered as a plugin of its own, because the hook is not given pytest's configuration. Where there are jobs,
-    Ctrl-C is theirs: see :class:`t5x_harness.vertex.waiting.Interrupts`.
+    Registered as a separate plugin, because the hook does not receive pytest's configuration. If there are jobs,
+    they handle Ctrl-C: see :class:`t5x_harness.vertex.waiting.Interrupts`.
     """
 
     def __init__(self, session: HarnessSession) -> None:
@@ -225,14 +225,14 @@ class SessionInterruption:
 
     @pytest.hookimpl(tryfirst=True)  # before pytest renders the traceback, which takes seconds
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Kills the runs; a second Ctrl-C does not spoil what pytest still has to report."""
+        """Kills the runs; a second Ctrl-C does not spoil the rest of pytest's report."""
         in_full = type(excinfo.value) is not KeyboardInterrupt or self._session.config.option.fulltrace
         if self._session.interrupt() and not in_full:
-            excinfo.traceback = excinfo.traceback[-1:]  # all that is shown
+            excinfo.traceback = excinfo.traceback[-1:]  # the only frame to show
 
 
 def configuration_of(config: pytest.Config) -> Configuration:
-    """Returns what is set for the session's runs.
+    """Returns the settings of the session's runs.
 
     Raises:
       SettingsError: a value is none of those that there are, or pyproject.toml has a mistake in it.
@@ -242,7 +242,7 @@ def configuration_of(config: pytest.Config) -> Configuration:
 
 
 def job_settings(config: pytest.Config) -> dict[str, Any]:
-    """Returns what command line, environment and ini file set for jobs, by field.
+    """Returns the settings of jobs from command line, environment and ini file, by field.
 
     Raises:
       SettingsError: a value is none of those that there are.
@@ -257,7 +257,7 @@ def _layers(config: pytest.Config, options: Sequence[Option]) -> tuple[Layer, ..
 
 @contextlib.contextmanager
 def usage_errors(before: str = "") -> Iterator[None]:
-    """Has pytest show mistakes in settings as those of its own options, without a traceback; ``before`` says where."""
+    """Makes pytest show settings mistakes like its own, without a traceback; ``before`` names the place."""
     try:
         yield
     except (SettingsError, ResourcesError, VertexTargetError, EmulationError) as error:
@@ -265,7 +265,7 @@ def usage_errors(before: str = "") -> Iterator[None]:
 
 
 def warn_of_old_names(config: pytest.Config) -> None:
-    """Warns of each old name on the command line, once for the session."""
+    """Warns of each old name on the command line, once per session."""
     if not hasattr(config, "workerinput"):
         for old, new in getattr(config.option, OLD_NAMES, {}).items():
             warning = pytest.PytestDeprecationWarning(f"{old} is the old name of {new}, and will be removed: use {new}")

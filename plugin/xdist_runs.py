@@ -1,4 +1,4 @@
-"""Under pytest-xdist: all stages of a run go to the same worker, and the results come back for the table at the end."""
+"""Under pytest-xdist, all stages of a run go to the same worker, and the results come back for the table at the end."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def _run_of(nodeid: str) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Replaces the default distribution only; ``loadfile`` and others that the user asked for stay."""
+    """Replaces only the default distribution; ``loadfile`` and others that the user requested remain."""
     return scheduling_by(_run_of)(config, log) if config.getvalue("dist") == "load" else None
 
 
 def pytest_configure_node(node: Any) -> None:
-    """Gives a worker that is about to start the width of the controller's terminal."""
+    """Passes the width of the controller's terminal to a worker that is about to start."""
     node.workerinput[COLUMNS] = columns_of(node.config)
     node.config.stash.setdefault(_NODES, []).append(node)
 
@@ -60,7 +60,7 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 class ControllerInterruption:
-    """Collects, in the controller, what workers hand over after Ctrl-C, which reaches them, too."""
+    """Collects, in the controller, the results that workers hand over after Ctrl-C, which also reaches them."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Iterator[None]:
@@ -69,7 +69,7 @@ class ControllerInterruption:
         with session.config.stash[SESSION].watching() if is_controller else contextlib.nullcontext():
             return (yield)
 
-    @pytest.hookimpl(tryfirst=True)  # before xdist ends them
+    @pytest.hookimpl(tryfirst=True)  # before xdist ends the workers
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Waits a short time for the results of interrupted workers."""
         nodes = session.config.stash.get(_NODES, [])

@@ -30,7 +30,7 @@ class RuntimeFinder:
 
     It comes first on ``sys.meta_path`` and asks the other finders, so that every kind of installation wins over the
     embedded runtime: a folder on the import path, a package, an editable install whose finder comes after the import
-    path. A folder that only happens to be named ``t5x`` (the parent folder of a clone's package) hides none of them.
+    path. A folder that only happens to be named ``t5x`` (a clone, seen from its parent folder) hides none of them.
     """
 
     def __init__(self, preference: str, folder: str = "") -> None:
