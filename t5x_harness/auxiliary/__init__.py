@@ -1,4 +1,4 @@
-"""Auxiliary jobs: an evaluation or a fine-tuning for each checkpoint of a train job, started as they are written.
+"""Auxiliary jobs: an evaluation or fine-tuning of each checkpoint of a train job, started as checkpoints are written.
 
 For a notebook or a script::
 

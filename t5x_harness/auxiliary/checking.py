@@ -1,4 +1,4 @@
-"""What is wrong with a request, before a job is started for each of many checkpoints: AUX01 to AUX10, and its plan."""
+"""Checks a request before a job is started for each of many checkpoints: AUX01 to AUX10, and its plan."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from t5x_harness.spec import Finding, RunResult, Severity, Stage
 from t5x_harness.vertex.arguments import RunMode, normalized, output_folder_of
 
 _JUDGED_HERE = ("AUX02", "AUX04", "AUX05", "CKP05")
-"""Codes of lint that assume what the controller does, which is known here."""
+"""The codes of lint findings that rest on assumptions about the controller, whose actions are known here."""
 
 
 def findings_of(template: JobTemplate, train: TrainJob) -> list[Finding]:
-    """Finds what is wrong with a request, errors first; with an error, no job should be started."""
+    """Returns the mistakes in a request, errors first; if there is an error, no job should be started."""
     found = [*_of_request(template, train)]
     if not any(finding.severity is Severity.ERROR for finding in found) and template.mode is not None:
         found += _of_job(template)
@@ -100,14 +100,14 @@ def _of_bindings(template: JobTemplate) -> Iterator[Finding]:
 
 
 def _of_job(template: JobTemplate) -> Iterator[Finding]:
-    """Checks the config of one job, whose step and checkpoint occur nowhere else."""
+    """Checks the config of one job, with a step and a checkpoint that occur nowhere else."""
     step = 987_654_321
     checkpoint = f"/a/checkpoint_{step}"
     mixture = template.request.mixtures[0]
     job = template.job(checkpoint, step, mixture)
     stage = lint(job.spec)
     for finding in stage.findings:
-        if finding.code == "AUX03" and template.shares_folder:  # what the jobs are for
+        if finding.code == "AUX03" and template.shares_folder:  # the jobs are meant to do this
             yield dataclasses.replace(finding, severity=Severity.WARNING)
         elif finding.code not in _JUDGED_HERE:
             yield finding
@@ -188,11 +188,11 @@ def _error(code: str, message: str, fix: str, at: Binding | MacroBinding | None 
 
 
 def plan_jobs(template: JobTemplate, last_step: int | None) -> list[RunResult]:
-    """Lints, resolves and plans one job for each mixture: a mistake in one job is in all of them.
+    """Lints, resolves and plans one job for each mixture, because all jobs of a mixture have the same mistakes.
 
     Args:
-      template: what the jobs have in common.
-      last_step: of the train job, if known; the checkpoint need not exist yet.
+      template: the parts that the jobs have in common.
+      last_step: the train job's last step, if known; its checkpoint need not exist yet.
     """
     from t5x_harness.runs.several import plan_specs
 

@@ -1,11 +1,11 @@
-"""The finished checkpoints of a train job, and holds that keep it from removing those that jobs read.
+"""The finished checkpoints of a train job, and holds that keep it from removing the checkpoints that jobs read.
 
 How a checkpoint is held depends on what would remove it. T5X's older layout never removes a checkpoint with a file
 named PINNED. Orbax has no such file, so the jobs get a copy: links on a file system, which take no space, or objects in
 a bucket.
 
-In a bucket the jobs always get a copy. When orbax restores a checkpoint from a bucket, it removes every folder next to
-it or in it that lacks the object that commits a checkpoint: results, and a checkpoint that is just being written.
+In a bucket, the jobs always get a copy. When orbax restores a checkpoint from a bucket, it removes every folder next to
+it or in it that lacks the object that commits a checkpoint: results, and a checkpoint that is still being written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class FinishedCheckpoint:
 
     Attributes:
       step: the train step.
-      by_orbax: whether orbax wrote it, rather than T5X in its older layout.
+      by_orbax: whether orbax wrote it, instead of T5X in its older layout.
     """
 
     step: int
@@ -38,9 +38,9 @@ class FinishedCheckpoint:
 def finished_checkpoints(place: AnyFolder, given: str) -> list[FinishedCheckpoint]:
     """Returns the finished checkpoints of a train job, by step.
 
-    On a file system, a checkpoint gets its name by being renamed when it is finished. In a bucket nothing can be
-    renamed at once: orbax writes a certain object last, and a checkpoint that is copied to its name loses its source
-    last.
+    On a file system, a checkpoint is renamed to its final name when it is finished. In a bucket, nothing can be
+    renamed at once: orbax writes a certain object last, and if a checkpoint is copied to its name, its source is
+    removed last.
 
     Args:
       place: the train job's folder.
@@ -67,7 +67,7 @@ def finished_checkpoints(place: AnyFolder, given: str) -> list[FinishedCheckpoin
 
 
 def _is_committed(place: AnyFolder, name: str) -> bool:
-    """Checks orbax's metadata for a commit: a checkpoint written through a mount has no object that marks it."""
+    """Returns whether orbax's metadata marks a commit; a checkpoint written through a mount has no object that does."""
     found = place.read_version(f"{name}/{_METADATA}")
     try:
         return bool(found and json.loads(found[0]).get("commit_timestamp_nsecs"))
@@ -103,13 +103,13 @@ class Holds:
         return sorted(int(name.removeprefix("checkpoint_")) for name in steps)
 
     def take(self, checkpoint: FinishedCheckpoint) -> bool:
-        """Holds a checkpoint, which may be held already, and returns whether it still existed."""
+        """Holds a checkpoint, which may already be held, and returns whether it still existed."""
         name = f"checkpoint_{checkpoint.step}"
         self._place.create(f"{_HOLDERS}/{name}/{self._holder}", b"")
         if not (checkpoint.by_orbax or self.in_bucket):
             if "checkpoint" in self._place.children(name):
                 self._place.create(f"{name}/{_PINNED}", _MARK)
-            if "checkpoint" in self._place.children(name):  # still, now that it is marked
+            if "checkpoint" in self._place.children(name):  # it still exists now that it is marked
                 return True
         elif self._is_copied(checkpoint.step) or self._place.copy(name, self._copy_of(checkpoint.step)):
             return True
@@ -117,13 +117,13 @@ class Holds:
         return False
 
     def name_of(self, step: int) -> str:
-        """Returns the name in the train job's folder by which jobs find a checkpoint: its own, or its copy's."""
+        """Returns the name in the train job's folder by which jobs find a checkpoint: its own name or its copy's."""
         return self._copy_of(step) if self._is_copied(step) else f"checkpoint_{step}"
 
     def release(self, step: int) -> None:
         """Releases a checkpoint: removes the copy, and the mark once no request holds the checkpoint.
 
-        A PINNED file that somebody else created stays.
+        A PINNED file that somebody else created is kept.
         """
         name = f"checkpoint_{step}"
         self._place.delete(self._copy_of(step).rpartition("/")[0])
@@ -133,11 +133,11 @@ class Holds:
         found = self._place.read_version(f"{name}/{_PINNED}")
         if found is not None and found[0] == _MARK:
             self._place.delete(f"{name}/{_PINNED}")
-        if self._place.children(f"{_HOLDERS}/{name}") and found is not None:  # another request came meanwhile
+        if self._place.children(f"{_HOLDERS}/{name}") and found is not None:  # another request has come in the meantime
             self._place.create(f"{name}/{_PINNED}", _MARK)
 
     def _copy_of(self, step: int) -> str:
-        """Returns the place of a copy, which is a folder of its own: orbax may remove what is next to a checkpoint."""
+        """Returns the place of a copy, which has its own folder, as orbax may remove neighbors of a checkpoint."""
         return f"{FOLDER}/{self._holder}/held/{step}/checkpoint_{step}"
 
     def _is_copied(self, step: int) -> bool:

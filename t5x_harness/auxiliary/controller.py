@@ -12,22 +12,22 @@ from t5x_harness.auxiliary.journal import Journal, Record, State, now
 from t5x_harness.auxiliary.request import AuxiliaryError, plain
 from t5x_harness.buckets.folders import AnyFolder
 
-_MOST_ATTEMPTS = 3  # of a job that is killed again and again, as where it has too little memory
+_MOST_ATTEMPTS = 3  # for a job that is killed again and again, for example because of too little memory
 
 
 class Controller:
     """Starts jobs and follows them.
 
-    Its whole state is in the journal, so the next controller continues where a killed one stopped.
+    Its entire state is in the journal, so the next controller continues where a killed one stopped.
 
     Args:
-      template: what the jobs have in common.
+      template: the parts that the jobs have in common.
       train: the train job.
-      place: its folder.
+      place: the train job's folder.
       journal: the records; a lock keeps other controllers away.
-      backend: where jobs run.
-      say: takes a line for each event.
-      retry_failed: restart jobs that have failed.
+      backend: the place where jobs run.
+      say: called with a line for each event.
+      retry_failed: whether to restart jobs that have failed.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Controller:
         """Does everything that can be done now.
 
         Args:
-          train_has_ended: whether there will be no further checkpoint, as of before this call.
+          train_has_ended: whether it was known before this call that there will be no further checkpoint.
 
         Returns:
-          Whether everything is done: nothing runs, nothing waits and no checkpoint is to come.
+          Whether everything is done: no job is running or waiting, and no further checkpoint will come.
 
         Raises:
-          AuxiliaryError: it cannot go on.
+          AuxiliaryError: the controller cannot continue.
           StorageError: the bucket does not exist, or access is refused.
         """
         for record in self._in_state(State.RUNNING):
@@ -99,7 +99,7 @@ class Controller:
         return no_more and not self.running and not self._waiting()
 
     def _notice(self, found: list[FinishedCheckpoint]) -> None:
-        """Registers new checkpoints, and holds those that a job needs and that might be removed."""
+        """Registers new checkpoints, and holds those that a job needs if they might be removed."""
         steps = {checkpoint.step for checkpoint in found}
         for step in sorted(steps - self._seen):
             self._say(f"checkpoint_{step} is finished")
@@ -116,7 +116,7 @@ class Controller:
                     self._skip(step, mixture, "the train job removed it before it could be held")
 
     def _wanted(self, step: int) -> bool:
-        """Returns whether a job for a checkpoint has not started or not ended."""
+        """Returns whether any job for a checkpoint has not started or has not ended."""
         started = {mixture: record.state for (of, mixture), record in self._journal.records.items() if of == step}
         return not started.keys() >= {*self._request.mixtures} or not all(state.has_ended for state in started.values())
 
@@ -142,7 +142,7 @@ class Controller:
             self._start(record)
 
     def _has_room(self, mixture: str, others: list[Record]) -> bool:
-        """Returns whether another job may run at the same time; evaluations of one mixture append to the same files."""
+        """Returns whether another job may run now; evaluations of the same mixture append to the same files."""
         takes_turns = self._template.shares_folder and mixture in {record.mixture for record in others}
         return len(others) < self._request.at_once and not takes_turns
 

@@ -1,4 +1,4 @@
-"""A train job as its config describes it, the job for one checkpoint and one mixture, and where such jobs run."""
+"""A train job as its config describes it, the job for one checkpoint and one mixture, and the backends for jobs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class TrainJob:
     """A train job, as its config describes it.
 
     Attributes:
-      model_dir: its output folder, an absolute path if it is on this machine.
-      last_step: the step of its last checkpoint; None if the config does not say.
+      model_dir: its output folder, as an absolute path if it is on this machine.
+      last_step: the step of its last checkpoint; None if the config does not name it.
       removes: whether it removes checkpoints while it trains.
       evaluates_by_loss: whether it evaluates by teacher forcing while it trains.
     """
@@ -74,7 +74,7 @@ class AuxiliaryJob:
     Attributes:
       step: the step of its checkpoint.
       mixture: the mixture to evaluate, or to fine-tune on.
-      spec: its gin files, and bindings that replace the macros.
+      spec: its gin files, and the bindings that replace the macros.
       folder: its output folder.
       mode: T5X's mode; None for a module that is not part of T5X.
     """
@@ -99,7 +99,7 @@ class AuxiliaryJob:
 
 @dataclasses.dataclass(frozen=True)
 class JobTemplate:
-    """What the jobs of a request have in common.
+    """The parts that the jobs of a request have in common.
 
     Attributes:
       request: the request.
@@ -114,7 +114,7 @@ class JobTemplate:
     mode: RunMode | None
 
     def job(self, checkpoint: str, step: int, mixture: str) -> AuxiliaryJob:
-        """Makes the job for a mixture and the checkpoint at this address."""
+        """Makes the job for a mixture and the checkpoint at an address."""
         folder = self.model_dir
         if not self.shares_folder:
             folder = f"{folder}/{FOLDER}/{self.request.name}/{plain(mixture)}/checkpoint_{step}"
@@ -125,7 +125,7 @@ class JobTemplate:
         checkpoints = [macro for macro in CHECKPOINT_MACROS if macro in self.program.read_macros]
         macros |= dict.fromkeys(checkpoints or CHECKPOINT_MACROS[:1], checkpoint)
         macros["TRAIN_STEPS"] = step + self.request.final_steps
-        # Macros that the config does not have are left out, so that the job's config shows only what has an effect.
+        # Macros that the config does not have are left out, so that the job's config shows only effective ones.
         has = {*self.program.macros, *self.program.read_macros} if self.mode is not None else {*macros}
         replaced = (f"{name} = {value!r}" for name, value in macros.items() if name in has)
         spec = dataclasses.replace(self.program.spec, bindings=(*self.request.all_bindings, *replaced))
@@ -164,12 +164,12 @@ def template_of(request: AuxiliaryRequest, model_dir: str) -> JobTemplate:
 
 @dataclasses.dataclass(frozen=True)
 class JobStatus:
-    """How a job stands.
+    """The status of a job.
 
     Attributes:
-      running: whether it has not ended.
+      running: whether the job has not ended.
       succeeded: whether it did all of its work.
-      killed: whether it was ended from outside and has no result, so that it has to be started again.
+      killed: whether it was ended from outside and has no result, so it has to be started again.
       message: why it did not succeed.
     """
 
@@ -187,24 +187,24 @@ class JobBackend(Protocol):
     """Starts jobs, which continue without their controller, and finds them again."""
 
     def start(self, name: str, job: AuxiliaryJob) -> str:
-        """Starts a job under a name that no other job has, and returns where it runs.
+        """Starts a job under a unique name, and returns where it runs.
 
         Raises:
-          AuxiliaryError: it cannot be started.
-          PassingError: it cannot be started now.
+          AuxiliaryError: the job cannot be started.
+          PassingError: the job cannot be started now.
         """
 
     def find(self, name: str) -> str | None:
         """Returns where the job with a name runs or has run; None if there is no such job.
 
         Raises:
-          PassingError: that cannot be known now.
+          PassingError: this cannot be determined now.
         """
 
     def status(self, where: str) -> JobStatus:
-        """Looks up how a job stands.
+        """Looks up the status of a job.
 
         Raises:
-          AuxiliaryError: it cannot be seen from here.
-          PassingError: it cannot be seen now.
+          AuxiliaryError: the job cannot be observed from here.
+          PassingError: the job cannot be observed now.
         """

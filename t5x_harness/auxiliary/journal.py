@@ -1,7 +1,7 @@
-"""The durable records of jobs, stored next to the checkpoints, and the status that they show.
+"""The durable records of jobs, stored next to the checkpoints, and the status derived from them.
 
-A restarted controller continues from the records. One is written before its job is started, and only if there is none
-yet. So neither a killed controller nor two controllers start the job for one checkpoint and mixture twice.
+A restarted controller continues from the records. A record is written before its job starts, and only if none exists
+yet. So the job for a checkpoint and a mixture never starts twice, even if a controller is killed or there are two.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from t5x_harness.system.decode import JsonValue
 
 
 class State(enum.StrEnum):
-    """How the job for a checkpoint and a mixture stands."""
+    """The state of the job for a checkpoint and a mixture."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -38,13 +38,13 @@ class State(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Record(JsonValue):
-    """What is known of a job.
+    """The record of a job.
 
     Attributes:
       step: the step of its checkpoint.
       mixture: its task or mixture.
-      state: see :class:`State`.
-      attempt: 1, and more for a job that was killed and started again.
+      state: the state of the job.
+      attempt: 1, or a higher number for a job that was killed and started again.
       job: where it runs, as the backend names it; empty before it runs.
       folder: its output folder.
       message: why it failed or was skipped.
@@ -64,7 +64,7 @@ class Record(JsonValue):
 
     @property
     def file(self) -> str:
-        """Its name in the journal."""
+        """The record's name in the journal."""
         return f"checkpoint_{self.step}/{plain(self.mixture)}.json"
 
 
@@ -73,7 +73,7 @@ class Journal:
 
     Args:
       place: the train job's folder.
-      name: of the request.
+      name: the name of the request.
 
     Raises:
       AuxiliaryError: a record cannot be read.
@@ -91,14 +91,14 @@ class Journal:
 
     @property
     def records(self) -> Mapping[tuple[int, str], Record]:
-        """The records by step and mixture, sorted."""
+        """The records by step and mixture, in sorted order."""
         return {key: record for key, (record, _) in sorted(self._kept.items())}
 
     def create(self, record: Record) -> None:
         """Writes the first record of a job.
 
         Raises:
-          AuxiliaryError: another controller has written it.
+          AuxiliaryError: another controller has already written it.
         """
         self._write(record, self._place.create(f"{self.folder}/{record.file}", _bytes(record)))
 
@@ -106,7 +106,7 @@ class Journal:
         """Replaces the record of a job.
 
         Raises:
-          AuxiliaryError: another controller has written it since.
+          AuxiliaryError: another controller has written it in the meantime.
         """
         _, version = self._kept[record.step, record.mixture]
         self._write(record, self._place.replace(f"{self.folder}/{record.file}", _bytes(record), version))
@@ -134,7 +134,7 @@ class Journal:
 
 
 def now() -> str:
-    """Returns the current time in the form that records use."""
+    """Returns the current time in the format that records use."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -145,7 +145,7 @@ def _bytes(record: Record) -> bytes:
 _TRACEBACK = "Traceback (most recent call last):"
 _PROGRAM = re.compile(r"t5x(-harness[ \w]*)?: ")
 _ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)(:|$)")
-# Gin appends this to the message of an error that passes through it.
+# Gin appends this text to the message of an error that passes through it.
 _GIN = re.compile(r"\s*In call to configurable ")
 
 
@@ -158,7 +158,7 @@ def reason_in(text: str) -> str:
     lines = [line.rstrip() for line in text.strip().splitlines() if line.strip() and not _GIN.match(line)]
     if not lines:
         return "-"
-    if _PROGRAM.match(lines[-1]):  # an error message of a program of T5X or of the harness
+    if _PROGRAM.match(lines[-1]):  # an error message from a program of T5X or of the harness
         return lines[-1]
     begin = max((index for index, line in enumerate(lines) if line.strip() == _TRACEBACK), default=None)
     if begin is not None:
@@ -173,10 +173,10 @@ class Status:
     Attributes:
       model_dir: the train job's folder.
       name: the name of the request.
-      records: records of all jobs that were started or skipped, by step and mixture.
-      last_step: the train job's last step; None if its config does not say.
+      records: the records of all jobs that were started or skipped, by step and mixture.
+      last_step: the train job's last step; None if its config does not name it.
       last_seen: the step of the newest finished checkpoint; None if there is none.
-      train_failure: why the train job that the controller started has failed; empty otherwise.
+      train_failure: why the train job that the controller started has failed; empty if it has not.
     """
 
     model_dir: str

@@ -22,17 +22,17 @@ _KILLED = {128 + each: each.name for each in (signal.SIGHUP, signal.SIGKILL, sig
 """Exit statuses of a shell for commands that were ended from outside, such as by the out-of-memory killer."""
 
 _SCRIPT = 'status=$1; shift; "$@"; echo $? > "$status.new"; mv "$status.new" "$status"'
-"""Runs a command, and leaves its exit status in a file, as a later controller is not its parent."""
+"""Runs a command and writes its exit status to a file, because a later controller is not the command's parent."""
 
 
 class Processes:
-    """Commands that run in sessions of their own, each with a folder for its log and its exit status.
+    """Commands that run in their own sessions, each with a folder for its log and exit status.
 
-    A running command holds the lock on a file in its folder, which the kernel releases however the command ends. So its
-    state is known without its parent, and it is never started twice.
+    A running command holds a lock on a file in its folder. The kernel releases the lock however the command ends, so
+    its state is known without its parent, and it is never started twice.
 
     Args:
-      folder: for the folders of the commands.
+      folder: the parent of the commands' folders.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -40,7 +40,7 @@ class Processes:
         self._started: list[subprocess.Popen[bytes]] = []
 
     def run(self, name: str, words: Sequence[str], environment: Mapping[str, str], cwd: str) -> str:
-        """Starts a command unless it runs already, and returns where it runs."""
+        """Starts a command unless it is already running, and returns where it runs."""
         folder = self._folder / name
         folder.mkdir(parents=True, exist_ok=True)
         where = f"{socket.gethostname()}:{folder}"
@@ -70,7 +70,7 @@ class Processes:
         return f"{socket.gethostname()}:{folder}" if (folder / "lock").exists() else None
 
     def status(self, where: str) -> JobStatus:
-        """Looks up how a command stands.
+        """Looks up the status of a command.
 
         Raises:
           AuxiliaryError: it runs on another machine.
@@ -98,7 +98,7 @@ class LocalJobs(Processes):
 
     Args:
       request: the request.
-      folder: for logs and exit statuses.
+      folder: the folder for logs and exit statuses.
 
     Raises:
       SliceError: there is no such slice.

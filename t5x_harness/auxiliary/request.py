@@ -1,4 +1,4 @@
-"""A request for auxiliary jobs: which jobs to start for each checkpoint of which train job."""
+"""A request for auxiliary jobs: the train job, and the jobs to start for each of its checkpoints."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from t5x_harness.vertex.machine import Machine
 
 
 class AuxiliaryError(Exception):
-    """The controller cannot start or continue; the message says why and what to do."""
+    """The controller cannot start or continue; the message explains why and what to do."""
 
 
 _MODES = {f"t5x.{mode}": mode for mode in (RunMode.TRAIN, RunMode.EVAL, RunMode.INFER)}
@@ -25,19 +25,19 @@ class AuxiliaryRequest:
 
     Attributes:
       train: the train job: its gin files and bindings, search paths and folders for modules.
-      mixtures: the tasks or mixtures, each of which has a job of its own.
-      gin_files: gin files of the jobs, after those of the train job.
-      replace_gin_file: leave out the train job's gin files.
-      final_steps: train steps of a job, beyond those of its checkpoint; 0 to evaluate.
+      mixtures: the tasks or mixtures, each of which has its own job.
+      gin_files: the jobs' gin files, which follow the train job's.
+      replace_gin_file: whether to leave out the train job's gin files.
+      final_steps: the train steps of a job after its checkpoint's step; 0 to evaluate.
       platform: the jobs' TPU slice, or a machine that :meth:`~t5x_harness.vertex.machine.Machine.parse` reads.
       module: the module that the jobs run, such as ``t5x.main`` or one of your own.
-      bindings: bindings of the jobs, after their gin files.
-      model_dir: the train job's folder; None for the one that its config names.
-      name: distinguishes several requests for one train job; by default the name of the last gin file.
-      at_once: the most jobs that run at a time.
-      skip_to_newest: if several checkpoints wait, skip all but the newest.
-      last_step: of the train job; None for the one that its config names.
-      low_priority: run at a low priority: niced on this machine, on Spot machines on Vertex AI.
+      bindings: the jobs' bindings, which follow their gin files.
+      model_dir: the train job's folder; None for the folder that its config names.
+      name: a name that distinguishes several requests for one train job; by default the name of the last gin file.
+      at_once: the maximum number of jobs that run at the same time.
+      skip_to_newest: whether to skip all but the newest checkpoint if several are waiting.
+      last_step: the train job's last step; None for the step that its config names.
+      low_priority: whether to run at a low priority: niced on this machine, or on Spot machines on Vertex AI.
     """
 
     train: RunSpec
@@ -64,7 +64,7 @@ class AuxiliaryRequest:
 
     @property
     def slice(self) -> str:
-        """The name of the slice, also if the platform is in Vertex AI's notation."""
+        """The name of the slice, even if the platform is in Vertex AI's notation."""
         if "=" in self.platform or self.platform.upper().startswith("TPU_"):
             found = Machine.parse(self.platform).slice
             return found.name if found is not None else self.platform
@@ -77,17 +77,17 @@ class AuxiliaryRequest:
 
     @property
     def all_bindings(self) -> tuple[str, ...]:
-        """The bindings of the jobs, with those of the train job if its files are used."""
+        """The bindings of the jobs, preceded by the train job's if its files are used."""
         return self.bindings if self.replace_gin_file else (*self.train.bindings, *self.bindings)
 
     @property
     def mode_of_module(self) -> RunMode | None:
-        """The only mode of the module; None for ``t5x.main``, which has all, and for modules outside T5X."""
+        """The only mode of the module; None for ``t5x.main``, which has all modes, and for modules outside T5X."""
         return _MODES.get(self.module)
 
     @property
     def is_of_t5x(self) -> bool:
-        """Whether the module is part of T5X, whose use of its config is known."""
+        """Whether the module is part of T5X, so that its use of the config is known."""
         return self.module == MAIN or self.module in _MODES
 
 

@@ -1,4 +1,4 @@
-"""Auxiliary jobs as runs of a test, at the sizes of its train job; a run has ended once it was started."""
+"""Auxiliary jobs as runs of a test, at the sizes of its train job; starting a run also waits for its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_auxiliary(train: RunSpec, asked: Sequence[Auxiliary]) -> None:
     """Checks the auxiliary jobs of a test before its train job runs.
 
     Raises:
-      AuxiliaryError: the config is not a train job's, or its jobs make no sense.
+      AuxiliaryError: the config is not a train job's, or the auxiliary jobs cannot work.
     """
     for each in asked:
         require_no_errors(prepare(_request(train, each, "/model")))
@@ -46,21 +46,21 @@ def run_auxiliary(trained: RunResult, asked: Auxiliary, make: Make, project: str
       project: the Google Cloud project of a train job in a bucket.
 
     Returns:
-      The train job's result with all runs, and with the metrics of those that evaluate.
+      The train job's result with all runs, and with the metrics of the runs that evaluate.
 
     Raises:
-      AuxiliaryError: the jobs make no sense, there is no checkpoint, or an evaluation wrote nothing for its checkpoint.
+      AuxiliaryError: the jobs cannot work, there is no checkpoint, or an evaluation wrote nothing for its checkpoint.
       StorageError: the bucket does not exist, or access is refused.
     """
     request = _request(trained.spec, asked, trained.model_dir, trained.steps)
     place = folder_at(trained.model_dir, project)
-    # Under a name for which no earlier call of the test has started jobs.
+    # The name must be one under which no earlier call in the test has started jobs.
     names = itertools.chain([request.name], (f"{request.name}-{number}" for number in itertools.count(2)))
     name = next(each for each in names if not place.children(f"{FOLDER}/{each}"))
     prepared = prepare(dataclasses.replace(request, name=name))
     require_no_errors(prepared)
     runs = SessionRuns(prepared, trained, make, project)
-    patience = Patience(longest=0.0, first=0.0)  # a run has ended when it was started
+    patience = Patience(longest=0.0, first=0.0)  # a started run has already ended
     status = watch(prepared, runs, train_has_ended=lambda: True, patience=patience, project=project)
     if not status.records:
         raise AuxiliaryError(f"{trained.model_dir} has no finished checkpoint")
@@ -92,7 +92,7 @@ class SessionRuns:
         self.done: list[AuxiliaryRun] = []
 
     def start(self, name: str, job: AuxiliaryJob) -> str:
-        """Runs a job, in the folder where the controller's jobs of this kind write."""
+        """Runs a job in the folder that the controller's jobs of this kind write into."""
         here = object_address(job.folder) is None
         spec = dataclasses.replace(
             job.spec.with_settings(model_dir=job.folder if here else None),
@@ -106,12 +106,12 @@ class SessionRuns:
         return name
 
     def find(self, name: str) -> str | None:
-        """Finds none, as a test starts each job once."""
+        """Returns None, because a test starts each job only once."""
         del name
         return None
 
     def status(self, where: str) -> JobStatus:
-        """Returns whether the last run has passed, which is the one that the controller asks for."""
+        """Returns the status of the last run, which is the only run that the controller asks about."""
         del where
         return JobStatus(succeeded=self.done[-1].result.passed)
 
@@ -126,10 +126,10 @@ class SessionRuns:
         ]
 
     def _written(self, job: AuxiliaryJob, result: RunResult, before: frozenset[str]) -> RunResult:
-        """Adds to an evaluation's result what it has written into the shared folder.
+        """Adds the metrics and predictions that an evaluation wrote into the shared folder to its result.
 
         Raises:
-          AuxiliaryError: it wrote nothing, or metrics of another step than its checkpoint's.
+          AuxiliaryError: it wrote nothing, or wrote metrics of a step that is not its checkpoint's.
         """
         new = {name: read for name, read in self._files(job.folder).items() if name not in before}
         metrics: dict[str, dict[int, float]] = {}

@@ -25,7 +25,7 @@ _LABEL = "t5x_harness_auxiliary"
 """The label by which a job is found again; its value is a hash of the job's name."""
 
 _TAKEN_AWAY = ("preempted", "insufficient", "internal error")
-"""Parts of the service's messages for jobs that it ended itself, or had no machine for."""
+"""Parts of the service's messages for jobs that it ended itself or had no machine for."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,12 +34,12 @@ class VertexJobs:
 
     Attributes:
       request: the request.
-      target: where they go.
-      timeout: seconds after which Vertex AI ends a job.
-      env: further variables of their containers.
+      target: where the jobs go.
+      timeout: the seconds after which Vertex AI ends a job.
+      env: further environment variables of their containers.
       labels: further labels.
       options: further options of their specs.
-      max_chip_hours: the most that one job may use.
+      max_chip_hours: the maximum chip-hours that one job may use.
     """
 
     request: AuxiliaryRequest
@@ -51,10 +51,10 @@ class VertexJobs:
     max_chip_hours: float = float("inf")
 
     def check(self, job: AuxiliaryJob) -> None:
-        """Checks the jobs by one of them before any is sent.
+        """Checks one job as a sample before any is sent.
 
         Raises:
-          AuxiliaryError: Vertex AI would refuse it, it could use too many chip-hours, or it lacks a file.
+          AuxiliaryError: Vertex AI would refuse the job, it could use too many chip-hours, or it lacks a file.
         """
         with _as_auxiliary_errors():
             sent = self._job("check", job)
@@ -67,7 +67,7 @@ class VertexJobs:
         with _as_auxiliary_errors():
             sent = self._job(name, job)
             container = sent.container
-            if not self.request.is_of_t5x:  # a module of the user's runs in place of the image's program
+            if not self.request.is_of_t5x:  # the user's own module runs in place of the image's program
                 args = tuple(arg for arg in sent.args if not arg.startswith("--run_mode="))
                 container = dataclasses.replace(container, command=("python", "-m", self.request.module), args=args)
             return LaunchedJob.submit(container, {sent.stage: sent.staged_files}).submitted.name
@@ -79,7 +79,7 @@ class VertexJobs:
             return found[0].name if found else None
 
     def status(self, where: str) -> JobStatus:
-        """Asks for a job's state."""
+        """Asks the service for a job's state."""
         with _as_auxiliary_errors():
             outcome = SubmittedJob.attach(where, self.target).look()
         if outcome.state not in ENDED:

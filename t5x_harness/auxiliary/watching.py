@@ -22,17 +22,17 @@ from t5x_harness.buckets.locks import Lock, locked
 from t5x_harness.spec import Finding
 from t5x_harness.vertex.waiting import Patience
 
-_LOCAL_PAUSE = 0.5  # a listing costs nothing there
+_LOCAL_PAUSE = 0.5  # listing a local folder costs nothing
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """A request that was read and checked; nothing of it was started.
+    """A request that has been read and checked, but none of whose jobs have started.
 
     Attributes:
       train: the train job.
-      template: what the jobs have in common.
-      findings: what is wrong with the request; with an error among them, nothing should be started.
+      template: the parts that the jobs have in common.
+      findings: the mistakes in the request; if there is an error among them, nothing should be started.
     """
 
     train: TrainJob
@@ -46,7 +46,7 @@ class Prepared:
 
     @property
     def job_folder(self) -> Path:
-        """Where processes on this machine keep their logs: with the train job's results, or in the working folder."""
+        """The folder for local processes' logs: with the train job's results or in the working directory."""
         at = self.train.model_dir
         top = Path(self.request.train.cwd, FOLDER) if object_address(at) else Path(at, FOLDER)
         return top.absolute() / self.request.name / "jobs"
@@ -70,7 +70,7 @@ class TrainCommand:
 
     Attributes:
       words: the command.
-      processes: runs it, and finds it again.
+      processes: the processes that run the command and find it again.
     """
 
     words: Sequence[str]
@@ -78,11 +78,11 @@ class TrainCommand:
 
     @property
     def name(self) -> str:
-        """A name for the job; another command has another name."""
+        """The name of the job; different commands have different names."""
         return f"train-{hashlib.sha256(repr(list(self.words)).encode()).hexdigest()[:8]}"
 
     def ensure(self, cwd: str, say: Callable[[str], None]) -> str:
-        """Starts it unless it runs or has succeeded, and returns where; T5X continues from its last checkpoint."""
+        """Starts the job unless it runs or has succeeded; returns where. T5X continues from its last checkpoint."""
         where = self.processes.find(self.name)
         status = self.processes.status(where) if where is not None else JobStatus()
         if where is None or not (status.running or status.succeeded):
@@ -94,11 +94,11 @@ class TrainCommand:
 
 
 def patience_for(prepared: Prepared, check: Callable[[], None] | None = None) -> Patience:
-    """Chooses how often to look for checkpoints: often on this machine, where ``keep`` may soon remove one.
+    """Returns the pauses between looks for checkpoints: short on this machine, where ``keep`` may soon remove one.
 
     Args:
       prepared: the request.
-      check: called before each wait; may raise an exception to end the waiting.
+      check: called before each pause; may raise an exception to end the wait.
     """
     if object_address(prepared.train.model_dir) is not None:
         return Patience.usual(check)
@@ -120,16 +120,16 @@ def watch(
 
     Args:
       prepared: the request.
-      backend: where jobs run.
-      say: takes a line for each event.
+      backend: the place where jobs run.
+      say: called with a line for each event.
       train_command: the train job, if the controller has to start it.
-      train_has_ended: returns whether there will be no further checkpoint, for a train job elsewhere.
-      retry_failed: restart jobs that have failed.
-      patience: between two looks; None for the result of :func:`patience_for`.
-      project: the Google Cloud project of a train job in a bucket; None for the one in the process's settings.
+      train_has_ended: returns whether there will be no further checkpoint, if the train job runs elsewhere.
+      retry_failed: whether to restart jobs that have failed.
+      patience: the pauses between two looks; None for the result of :func:`patience_for`.
+      project: the Google Cloud project of a train job in a bucket; None for the project in the process's settings.
 
     Raises:
-      AuxiliaryError: another controller has these jobs, or this one cannot continue; its jobs do.
+      AuxiliaryError: another controller has these jobs, or this one cannot continue, although its jobs do.
       StorageError: the bucket does not exist, or access is refused.
     """
     train, request = prepared.train, prepared.request
@@ -178,7 +178,7 @@ def _opened(prepared: Prepared, project: str | None) -> Iterator[tuple[AnyFolder
     name = prepared.request.name
     place = folder_at(prepared.train.model_dir, project)
     if place.address.startswith(GS):
-        # When a train job starts, orbax removes every folder in its own that lacks this object.
+        # When a train job starts, orbax removes every folder in the job's folder that lacks this object.
         place.create(f"{FOLDER}/{COMMITTED}", b"")
 
     def refusal(who: str) -> AuxiliaryError:
@@ -195,7 +195,7 @@ def require_no_errors(prepared: Prepared) -> None:
     """Refuses a request that has errors.
 
     Raises:
-      AuxiliaryError: it has; the message lists all of them.
+      AuxiliaryError: the request has errors, all of which the message lists.
     """
     errors = [
         f"{finding.code}: {finding.message}; {finding.fix}"

@@ -1,1 +1,1 @@
-"""Caches of SeqIO tasks: their preprocessed examples as files that SeqIO reads where ``use_cached`` is set."""
+"""Caches of SeqIO tasks: their preprocessed examples as files that SeqIO reads if ``use_cached`` is set."""

@@ -1,4 +1,4 @@
-"""Writes caches: chooses tasks, skips existing caches, and compares the splits before they count as complete."""
+"""Writes caches: chooses tasks, skips existing caches, and checks the splits before they count as complete."""
 
 from __future__ import annotations
 
@@ -67,16 +67,16 @@ def _instead(name: str, tasks: Sequence[str]) -> str:
 
 
 def cache(request: CacheRequest, task: seqio.Task, progress: Progress, prepare: Prepare) -> CachedTask:
-    """Caches a task, if that is possible and not done yet.
+    """Caches a task if this is possible and has not been done yet.
 
     Args:
-      request: what to cache, and where.
-      task: one of its tasks.
+      request: the tasks to cache, and the folder for the caches.
+      task: one of the request's tasks.
       progress: called with the task, the split, the current step, and the number of examples so far.
       prepare: called before the task's data is read.
 
     Raises:
-      CacheError: its examples cannot be stored or differ each time, or another process caches it.
+      CacheError: the task's examples cannot be stored or differ each time, or another process is caching it.
     """
     folder = os.path.join(request.folder, seqio.get_task_dir_from_name(task.name))
     if (why := _cannot_be_cached(task)) is not None:

@@ -18,7 +18,7 @@ Example = Mapping[str, Any]
 
 
 def shard_seed(task: seqio.Task, index: int, base_seed: int | None) -> int:
-    """Returns the seed of random preprocessors for a shard of the source, the same as in SeqIO's own program."""
+    """Returns the seed of random preprocessors for a shard of the source: the same seed as in SeqIO's own program."""
     base = 0
     if base_seed and base_seed != -1:
         base = base_seed + int.from_bytes(hashlib.md5(task.name.encode()).digest(), "little")
@@ -31,7 +31,7 @@ def shard_seed(task: seqio.Task, index: int, base_seed: int | None) -> int:
 
 
 def uncached(task: seqio.Task, split: str, index: int, shards: int, base_seed: int | None) -> tf.data.Dataset:
-    """Returns a shard of a task's source after the preprocessors in front of the cache."""
+    """Returns a shard of a task's source after the preprocessors that precede the cache."""
     seed = shard_seed(task, index, base_seed)
     info = seqio.ShardInfo(index=index, num_shards=shards)
     dataset = task.source.get_dataset(split=split, shard_info=info, shuffle=False, seed=seed)
@@ -74,7 +74,7 @@ def _parts(value: Any) -> Sequence[Any]:
     if isinstance(value, tf.RaggedTensor):
         return [value.flat_values.numpy(), *(lengths.numpy() for lengths in value.nested_row_lengths())]
     array = value.numpy() if isinstance(value, tf.Tensor) else value
-    return [np.array(array, object) if isinstance(array, bytes) else array]  # otherwise zeros at the end would be lost
+    return [np.array(array, object) if isinstance(array, bytes) else array]  # otherwise trailing zeros would be lost
 
 
 def different_feature(one: Example, other: Example) -> str | None:
@@ -120,7 +120,7 @@ class Statistics:
 
 
 def described(example: Example) -> dict[str, Any]:
-    """Returns the features of an example as in ``info.<split>.json``, where only the first size is open."""
+    """Returns the features of an example as in ``info.<split>.json``, in which only the first dimension is open."""
     shapes = {name: value.shape.as_list() for name, value in example.items()}
     return {
         name: {"shape": [None, *shape[1:]] if shape else [], "dtype": example[name].dtype.name}

@@ -9,24 +9,24 @@ from t5x_harness.system.decode import JsonValue
 
 
 class CacheError(Exception):
-    """A task cannot be cached, or its cache does not hold the task's own examples."""
+    """A task cannot be cached, or its cache does not contain the task's own examples."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CacheRequest:
-    """What to cache; the attributes have the names of ``seqio_cache_tasks``.
+    """A request to cache tasks; the attributes have the names that ``seqio_cache_tasks`` uses.
 
     Attributes:
-      folder: the folder in which each task gets a folder of its name; local or ``gs://``.
-      tasks: regular expressions for whole names; none stands for every registered task.
+      folder: the folder, local or ``gs://``, in which each task gets a folder with its name.
+      tasks: regular expressions for whole names; empty for every registered task.
       excluded: regular expressions for tasks to leave out.
-      other_folders: caches that are searched first.
-      min_shards: the fewest files of a split.
-      max_shards: the most files of a split; 0 for as many as its source has.
-      base_seed: the seed of random preprocessors; None for SeqIO's own.
-      overwrite: overwrite caches in ``folder``.
-      ignore_other_caches: write caches that exist in other folders, too.
-      check: read everything again and compare.
+      other_folders: the folders of caches that are searched first.
+      min_shards: the minimum number of files in a split.
+      max_shards: the maximum number of files in a split; 0 for as many as its source has.
+      base_seed: the seed of random preprocessors; None for SeqIO's own seed.
+      overwrite: whether to overwrite caches in ``folder``.
+      ignore_other_caches: whether to write caches even if they exist in other folders.
+      check: whether to read everything again and compare.
     """
 
     folder: str
@@ -49,7 +49,7 @@ class CachedSplit:
       name: the name of the split.
       shards: the number of files.
       stats: the numbers in SeqIO's ``stats.<split>.json``: ``examples``, ``inputs_tokens``, ``inputs_max_tokens`` …
-      resumed: the number of parts that an interrupted run had written.
+      resumed: the number of parts that an interrupted run had already written.
     """
 
     name: str
@@ -65,8 +65,8 @@ class CachedTask(JsonValue):
     Attributes:
       name: the name of the task.
       folder: the folder of its cache; None if it has none.
-      splits: the splits that were written now.
-      left_out: why nothing was written; None if something was.
+      splits: the splits that this run wrote.
+      left_out: why nothing was written; None if something was written.
     """
 
     name: str

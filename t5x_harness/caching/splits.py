@@ -1,6 +1,6 @@
-"""One split of a task: writes its source's shards as parts, the parts as files for SeqIO, and compares both.
+"""One split of a task: writes its source's shards as parts and the parts as files for SeqIO, and compares both.
 
-A part is kept until the task is complete, so that the next run resumes a killed one behind its last complete part. One
+A part is kept until the task is complete, so that the next run resumes a killed one after its last complete part. One
 process at a time writes into a task's folder.
 """
 
@@ -37,7 +37,7 @@ COMPLETED = "COMPLETED"
 """The file that makes a folder a cache for SeqIO."""
 
 STANDINS = "stand-ins.json"
-"""The list of stand-ins in a cache with generated examples, which is useless for training."""
+"""The list of stand-ins in a cache of generated examples, which is useless for training."""
 
 PARTS = ".parts"
 """The folder of finished parts, with which an interrupted run is resumed."""
@@ -47,10 +47,10 @@ _WRITER = ".writer.json"
 
 @contextlib.contextmanager
 def alone_in(folder: str) -> Iterator[Lock]:
-    """Makes a folder, and keeps other processes from caching into it during the block.
+    """Creates a folder, and keeps other processes from caching into it during the block.
 
     Raises:
-      CacheError: another process writes it, or it cannot be made.
+      CacheError: another process is writing into the folder, or it cannot be created.
     """
 
     def refusal(who: str) -> CacheError:
@@ -89,7 +89,7 @@ def remove(folder: str) -> None:
 
 
 def empty(folder: str) -> None:
-    """Removes the files of this and older caches, but not the file of the lock."""
+    """Removes the files of this and older caches, but not the lock file."""
     names = tf.io.gfile.listdir(folder)
     for name in sorted(names, key=lambda name: name != COMPLETED):  # first the file that marks the rest as complete
         path = f"{folder}/{name.rstrip('/')}"
@@ -127,7 +127,7 @@ class SplitWriter:
         return f"{self._task.name} {self._split}"
 
     def write_parts(self) -> None:
-        """Preprocesses each shard of the source into a part, unless the part exists.
+        """Preprocesses each shard of the source into a part, unless the part already exists.
 
         Raises:
           CacheError: an example cannot be stored, or the split has none.
@@ -150,7 +150,7 @@ class SplitWriter:
         return sum(part["stats"]["examples"] for part in self._parts)
 
     def _fingerprint_of_code(self) -> str:
-        """Returns a hash of code, data and seed, which differs if parts of an earlier run do not fit this one."""
+        """Returns a hash of the code, data and seed, which differs if parts of an earlier run do not fit this one."""
         digest = hashlib.blake2b(digest_size=8)
         functions = [inspect.unwrap(getattr(step, "func", step)) for step in preprocessors(self._task)]
         modules = {getattr(function, "__module__", None) for function in functions}
@@ -158,7 +158,7 @@ class SplitWriter:
         for file in sorted(filter(None, files)):
             digest.update(Path(file).read_bytes())
         digest.update(repr((self._request.base_seed, self._sources, sorted(map(str, files)))).encode())
-        with contextlib.suppress(tf.errors.OpError, OSError):  # a source without rows of its own
+        with contextlib.suppress(tf.errors.OpError, OSError):  # the source does not read files
             digest.update(repr([tf.io.gfile.stat(str(file)).length for file in self._sources]).encode())
         return digest.hexdigest()
 
@@ -189,7 +189,7 @@ class SplitWriter:
     def write_shards(self) -> CachedSplit:
         """Spreads all parts over the split's files, and writes the other files that SeqIO's reader needs."""
         prefix = seqio.get_cached_tfrecord_prefix(self._folder, self._split)
-        for file in tf.io.gfile.glob(f"{prefix}-*"):  # of a run with another number of files
+        for file in tf.io.gfile.glob(f"{prefix}-*"):  # from a run with another number of files
             tf.io.gfile.remove(file)
         shards, statistics = max(len(self._sources), self._request.min_shards), Statistics()
         if self._request.max_shards:
@@ -201,7 +201,7 @@ class SplitWriter:
             writers = [stack.enter_context(tf.io.TFRecordWriter(path)) for path in paths]
             records: Any = tf.data.TFRecordDataset([f"{part['path']}.tfrecord" for part in self._parts])
             for number, record in enumerate(records):
-                if number % shards == 0:  # the same number for each file, and no neighbors in one file
+                if number % shards == 0:  # the same number of examples in each file, and no neighbors in one file
                     places_of = order.permutation(shards)
                 writers[places_of[number % shards]].write(record.numpy())
                 self._progress("shuffled", number + 1)
@@ -239,7 +239,7 @@ class SplitWriter:
                 read.add(example)
                 self._progress("read back", read.examples)
             refused: Exception | None = None
-        except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:  # of a type or shape
+        except (TypeError, ValueError, tf.errors.InvalidArgumentError) as error:  # a wrong type or shape
             refused = error
         if refused or read != written:
             features = ", ".join(f"{name} {one['dtype']}" for name, one in self._parts[0]["features"].items())

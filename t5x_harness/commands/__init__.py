@@ -1,1 +1,1 @@
-"""What a person types: each command of the shell, its arguments and its output."""
+"""The commands of the shell, each with its arguments and its output."""

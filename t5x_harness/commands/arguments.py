@@ -1,4 +1,4 @@
-"""The arguments that commands share, in T5X's own style, and the runs that they describe."""
+"""The arguments that commands share, in T5X's style, and the runs that they describe."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from t5x_harness.system.texts import masked
 from t5x_harness.vertex.container import STRATEGIES
 
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
-"""The exit statuses: all is well; something was found or failed; wrong usage; interrupted by Ctrl-C."""
+"""The exit statuses: all is well; something was found or failed; the usage is wrong; interrupted by Ctrl-C."""
 
 FORMATS = ("text", "json", "sarif", "github", "junit")
 
 
 class UsageError(ValueError):
-    """The arguments are wrong; the message says which, and how to fix it."""
+    """The arguments are wrong; the message says which, and how to fix them."""
 
 
 def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> dict[str, argparse._ArgumentGroup]:
-    """Adds the arguments that all commands for configs take to the parser of one of them.
+    """Adds the arguments that all commands for configs share to the parser of one of these commands.
 
     Returns:
       The groups of arguments, by heading.
@@ -68,7 +68,7 @@ def add_run_arguments(parser: argparse.ArgumentParser, command: str) -> dict[str
 _JOB_ROWS = {
     "mode": dataclasses.replace(
         option_of("mode"), choices=(), metavar="RUN_MODE"
-    ),  # any of T5X's, which the command judges
+    ),  # any run mode of T5X, which the command checks
     "model_dir": dataclasses.replace(
         option_of("model_dir"),
         help="where the job writes, gs://…",
@@ -112,7 +112,7 @@ def _add_output_arguments(output: argparse._ArgumentGroup, formats: Sequence[str
 
 
 def _report_file(text: str) -> Path:
-    """Refuses a file that cannot be written, before anything is run for it."""
+    """Refuses a report file that cannot be written, before anything is run."""
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder: name a file in it")
@@ -124,7 +124,7 @@ def _report_file(text: str) -> Path:
 
 
 def add_job_options(group: argparse._ArgumentGroup) -> None:
-    """Adds an option for each field of :class:`~t5x_harness.vertex.container.JobOptions`, by its name."""
+    """Adds an option, with the field's name, for each field of :class:`~t5x_harness.vertex.container.JobOptions`."""
     group.add_argument(
         "--strategy",
         metavar="NAME",
@@ -149,7 +149,7 @@ def add_job_options(group: argparse._ArgumentGroup) -> None:
 
 
 def parts(text: str) -> tuple[str, ...]:
-    """Reads an argument of values with commas between them."""
+    """Reads an argument that consists of values separated by commas."""
     return tuple(part for part in text.split(",") if part)
 
 
@@ -157,7 +157,7 @@ def pairs(given: Iterable[str], option: str) -> dict[str, str]:
     """Reads arguments of the form ``NAME=VALUE``.
 
     Raises:
-      UsageError: one has another form, or two have one name.
+      UsageError: an argument has another form, or two have the same name.
     """
     found: dict[str, str] = {}
     for text in given:
@@ -171,7 +171,7 @@ def pairs(given: Iterable[str], option: str) -> dict[str, str]:
 
 
 def require_google_sdk() -> None:
-    """Refuses to go on if no job can be sent.
+    """Refuses to continue if no job can be sent.
 
     Raises:
       UsageError: Google's SDK is not installed.
@@ -185,11 +185,11 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
 
     Args:
       arguments: parsed by a parser of :func:`add_run_arguments`.
-      cwd: the working directory; relative paths start there.
+      cwd: the working directory, to which relative paths are relative.
 
     Raises:
       UsageError: there is nothing to run, or the arguments contradict each other.
-      SettingsError: pyproject.toml or a variable has a mistake in it.
+      SettingsError: pyproject.toml or an environment variable has a mistake in it.
     """
     if arguments.files and arguments.gin_file:
         raise UsageError(
@@ -212,11 +212,11 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
 
 
 def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
-    """Returns the runs, after checks of everything that would make it pointless to start them.
+    """Returns the runs, after checking for everything that would make it pointless to start them.
 
     Raises:
-      UsageError: nothing to run, a file that is not there, no such slice, no such runtime.
-      ModelDirError: a run cannot have the folder that it asks for.
+      UsageError: there is nothing to run, a file is missing, or there is no such slice or runtime.
+      ModelDirError: a run cannot have the folder that it requests.
       ProjectError: pyproject.toml has a mistake in it.
     """
     from t5x_harness.runs.model_dirs import ensure_model_dirs
@@ -235,7 +235,7 @@ def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
 
 
 def _require_files(specs: Sequence[RunSpec]) -> None:
-    """Refuses gin files that do not exist, before anything else is read."""
+    """Refuses missing gin files before anything else is read."""
     from t5x_harness.lint.stage import missing_gin_files
 
     for spec in specs:
@@ -251,15 +251,15 @@ def _specs(configuration: Configuration, arguments: argparse.Namespace) -> Itera
         runs = [(Path(file).stem, configuration.spec([file])) for file in files]
     else:
         runs = [*_of_project(configuration)]
-    keeps_plans = hasattr(arguments, "plan_golden")  # commands that plan nothing do not
+    keeps_plans = hasattr(arguments, "plan_golden")  # commands that plan nothing have no such option
     for name, spec in runs:
         yield configuration.with_golden(spec, name) if keeps_plans else spec
 
 
 def _expanded(configuration: Configuration, names: Iterable[str]) -> Iterator[str]:
-    """Yields the files that were named, with each folder replaced by the run configs below it.
+    """Yields the files that the user named, with each folder replaced by the run configs below it.
 
-    It prints which files are left out.
+    Prints the names of files that are left out.
     """
     from t5x_harness.gin.reading import program_of
     from t5x_harness.lint.classify import FileKind, classify_program
@@ -280,7 +280,7 @@ def _expanded(configuration: Configuration, names: Iterable[str]) -> Iterator[st
             program = program_of(configuration.spec([file]))
             verdict = classify_program(program)
             included.update(program.files[1:])
-            # A file that cannot be read is taken, too: lint then says why.
+            # A file that cannot be read is also chosen: lint then says why.
             if verdict.kind is not FileKind.FRAGMENT:
                 chosen.append(file)
             elif verdict.mode is not None:
@@ -294,7 +294,7 @@ def _expanded(configuration: Configuration, names: Iterable[str]) -> Iterator[st
 
 
 def _of_project(configuration: Configuration) -> Iterator[tuple[str, RunSpec]]:
-    """Yields the declared runs and the files of the globs, started from the project's folder, each with its name."""
+    """Yields the declared runs and the files of the globs, relative to the project's folder, each with its name."""
     project, root = configuration.project, configuration.cwd
     if not project.runs and not project.gin_files:
         raise UsageError(
@@ -309,5 +309,5 @@ def _of_project(configuration: Configuration) -> Iterator[tuple[str, RunSpec]]:
 
 
 def note(message: str) -> None:
-    """Prints a line for people to standard error, where it does not mix with a report."""
+    """Prints a line for the user to standard error, where it does not mix with a report."""
     print(f"t5x-harness: {printable(message)}", file=sys.stderr)

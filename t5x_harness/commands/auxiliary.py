@@ -1,4 +1,4 @@
-"""``t5x-harness auxiliary``: a job for each checkpoint of a train job, started as soon as it is finished."""
+"""``t5x-harness auxiliary``: a job for each checkpoint of a train job, started once the checkpoint is finished."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def _add_vertex(group: argparse._ArgumentGroup) -> None:
 
 
 def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Returns the command's own arguments, and the train job's command, which stands after ``--``.
+    """Returns the command's own arguments, and the train job's command, which follows ``--``.
 
     Raises:
       UsageError: ``--replace_gin_file`` is given a value that is neither True nor False.
@@ -182,12 +182,12 @@ def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         elif value.lower() not in ("true", "false"):
             raise UsageError(f"{argument}: it must be True or False")
         elif value.lower() == "true":
-            own.append(_REPLACE)  # as T5X's guide gives it a value, and argparse would take the next word for one
+            own.append(_REPLACE)  # T5X's guide gives it a value, and argparse would read the next word as one
     return own, [*arguments[end + 1 :]]
 
 
 def main(args: argparse.Namespace) -> int:
-    """Checks the arguments, and starts and follows jobs.
+    """Checks the arguments, then starts and follows jobs.
 
     Raises:
       UsageError: the arguments make no sense.
@@ -208,7 +208,7 @@ def main(args: argparse.Namespace) -> int:
         if any(finding.severity is Severity.ERROR for finding in prepared.findings):
             _say("nothing was started")
             return FOUND
-        with contextlib.redirect_stdout(sys.stderr):  # Google's SDK tells there what it does
+        with contextlib.redirect_stdout(sys.stderr):  # Google's SDK prints its progress there
             status = _watched(args, prepared, project)
         return _show(status, args)
     except (AuxiliaryError, StorageError, VertexError) as error:
@@ -238,7 +238,7 @@ def _watched(args: argparse.Namespace, prepared: Prepared, project: str | None) 
         )
     _require_plans(args, prepared)
     interrupts = Interrupts()
-    interrupts.begin()  # one that comes while Google's libraries work is not lost
+    interrupts.begin()  # a Ctrl-C during the work of Google's libraries is not lost
     try:
         return watch(
             prepared,
@@ -269,7 +269,7 @@ def _going_on(status: Status, command: TrainCommand | None) -> Iterator[str]:
 
 
 def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[JobBackend, Callable[[], bool]]:
-    """Returns where jobs run, and a function that tells whether there will be no further checkpoint."""
+    """Returns where jobs run, and a function that returns whether there will be no further checkpoint."""
     if args.on == "here":
         _require_no_options_of_jobs(args)
         return LocalJobs(prepared.request, prepared.job_folder), lambda: args.once
@@ -302,7 +302,7 @@ def _backend(args: argparse.Namespace, prepared: Prepared) -> tuple[JobBackend, 
 
 
 def _require_no_options_of_jobs(args: argparse.Namespace) -> None:
-    """Refuses options that only jobs on Vertex AI have; the project may also be that of the train job's bucket."""
+    """Refuses options that only jobs on Vertex AI have, except the project, which the train job's bucket may need."""
     options = [field.name for field in dataclasses.fields(JobOptions)]
     names = [*_TARGET, *options, "timeout", "label", "env", "max_chip_hours", "train_job"]
     given = [name for name in names if getattr(args, name) and name != "project"]
@@ -312,7 +312,7 @@ def _require_no_options_of_jobs(args: argparse.Namespace) -> None:
 
 
 def _require_plans(args: argparse.Namespace, prepared: Prepared) -> None:
-    """Plans the jobs on their slice; if that is not wanted or not possible, it says so."""
+    """Plans the jobs on their slice, or reports that this is not requested or not possible."""
     request = prepared.request
     why = (
         "--no-plan"

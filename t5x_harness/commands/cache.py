@@ -1,4 +1,4 @@
-"""``t5x-harness cache``: SeqIO tasks preprocessed once, into files that ``USE_CACHED_TASKS = True`` reads."""
+"""``t5x-harness cache``: preprocesses SeqIO tasks once, into files that ``USE_CACHED_TASKS = True`` reads."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ exit status: 0 cached, 1 a task cannot be, or SeqIO would read something else, 2
 """
 
 _SECONDS = 5.0
-"""The time between two lines of progress."""
+"""The time between two progress lines, in seconds."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of ``cache`` to a parser: those of ``seqio_cache_tasks`` and a few more."""
+    """Adds the arguments of ``cache`` to a parser: the arguments of ``seqio_cache_tasks`` and a few more."""
     parser.add_argument(
         "--output_cache_dir",
         dest="folder",
@@ -122,13 +122,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Caches, and reports what was cached.
+    """Caches tasks and reports the caches.
 
     Returns:
-      The exit status: 0, or 1 if a task cannot be cached, or its cache would not hold what the task gives.
+      The exit status: 0, or 1 if a task cannot be cached, or its cache would not hold the task's examples.
 
     Raises:
-      UsageError: options that contradict each other.
+      UsageError: options contradict each other.
     """
     if arguments.max_shards and arguments.max_shards < arguments.min_shards != 64:
         raise UsageError(f"--max_shards {arguments.max_shards} is less than --min_shards {arguments.min_shards}")
@@ -151,13 +151,13 @@ def main(arguments: argparse.Namespace) -> int:
 def _cache(
     arguments: argparse.Namespace, generated: Path, terminal: TextIO
 ) -> tuple[Sequence[CachedTask], Sequence[str], Sequence[str]]:
-    """Caches.
+    """Caches the tasks.
 
     Returns:
-      What became of each task, why some are not cached, and what was generated.
+      The result for each task, the reasons why some are not cached, and descriptions of the generated stand-ins.
 
     Raises:
-      CacheError: there is nothing to cache, or a module of the user's cannot be imported.
+      CacheError: there is nothing to cache, or one of the user's modules cannot be imported.
     """
     from t5x_harness.runtime.import_hooks import ensure_t5x
     from t5x_harness.settings.project import load_project
@@ -196,7 +196,7 @@ def _cache(
         dataset: Any = types.SimpleNamespace(use_cached=False, batch_size=0, split="train")
         standins.take_places(dataset, (task,))
         _require_data(task)
-        for feature in task.output_features.values():  # opens their files
+        for feature in task.output_features.values():  # opens the vocabulary's files
             feature.vocabulary.vocab_size  # noqa: B018
         made = [f"{change.binding}: {change.before}" for change in standins.take_changes()]
         generated_of.extend(made)
@@ -215,10 +215,10 @@ def _cache(
 
 
 def _require_data(task: seqio.Task) -> None:
-    """Refuses TFDS data that is not prepared, because SeqIO would download it, which takes days for C4.
+    """Refuses TFDS data that has not been prepared, because SeqIO would download it, which takes days for C4.
 
     Raises:
-      CacheError: it is not there.
+      CacheError: the data has not been prepared.
     """
     from t5x_harness.caching.request import CacheError
     from t5x_harness.resolve.datasets import tfds_problem
@@ -232,10 +232,10 @@ def _require_data(task: seqio.Task) -> None:
 
 
 def _guarded(step: Callable[[], Any]) -> Any:
-    """Runs the user's code.
+    """Runs a step that executes the user's code.
 
     Raises:
-      CacheError: what it raises, in words and with the user's line.
+      CacheError: the step raised an exception, which the message explains with the user's line.
     """
     from t5x_harness.caching.request import CacheError
     from t5x_harness.resolve.explanation import explain
@@ -244,10 +244,10 @@ def _guarded(step: Callable[[], Any]) -> Any:
         return step()
     except (CacheError, UsageError):
         raise
-    except Exception as error:  # anything that a user's module or preprocessor raises
+    except Exception as error:  # any exception of a user's module or preprocessor
         found = explain(error, Stage.RESOLVE, None)
         place = f"{found.location}: " if found.location else ""
-        fix = f"; fix: {found.fix}" if found.fix and "run's log" not in found.fix else ""  # which is not here
+        fix = f"; fix: {found.fix}" if found.fix and "run's log" not in found.fix else ""  # there is no such log here
         message = found.message.replace(f"{Stage.RESOLVE} stopped with", "caching stopped with")
         raise CacheError(f"{place}error {found.code}: {message}{fix}") from error
 

@@ -1,4 +1,4 @@
-"""``t5x-harness convert``: a checkpoint of T5X as a folder of transformers or as safetensors, and back."""
+"""``t5x-harness convert``: converts a T5X checkpoint to a transformers folder or to safetensors, and back."""
 
 from __future__ import annotations
 
@@ -113,10 +113,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Converts, and reports what was made.
+    """Converts a checkpoint and reports the result.
 
     Returns:
-      The exit status: 0, or 1 if it could not be converted or the result does not compute the same.
+      The exit status: 0, or 1 if it could not be converted or the result computes something else.
     """
     use_cpu_only()
     from t5x_harness.conversion.conversion import convert
@@ -132,10 +132,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _request(arguments: argparse.Namespace) -> ConversionRequest:
-    """Returns the conversion that the arguments ask for.
+    """Returns the conversion that the arguments request.
 
     Raises:
-      UsageError: options that mean nothing here.
+      UsageError: an option does not apply to this conversion.
     """
     from t5x_harness.conversion.request import ConversionRequest, Form
 

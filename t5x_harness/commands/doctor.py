@@ -1,4 +1,4 @@
-"""``t5x-harness doctor``: what in this environment does not work together, and how to fix it."""
+"""``t5x-harness doctor``: finds parts of this environment that do not work together, and how to fix them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Examines the environment of this process and prints what was found.
+    """Examines the environment of this process and prints the findings.
 
     Returns:
-      1 if anything is wrong with it, else 0; warnings do not count.
+      1 if anything is wrong with the environment, otherwise 0; warnings do not count.
     """
     own: tuple[str, ...] = ()
-    with contextlib.suppress(SettingsError):  # the commands that need the table say what is wrong with it
+    with contextlib.suppress(SettingsError):  # the commands that need the table report its mistakes
         own = tuple(find_project(Path.cwd()).python_path)
     diagnoses = diagnose(Environment.read(folders=folders_of(".", own)), of_image=args.image)
     print(as_json(diagnoses) if args.format == "json" else as_table(diagnoses))
@@ -47,7 +47,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def as_table(diagnoses: Sequence[Diagnosis]) -> str:
-    """Returns one line per check, and under it each finding with its fix."""
+    """Returns the checks as text: one line per check, followed by each of its findings with its fix."""
     width = max(len(d.title) for d in diagnoses)
     lines = [f"t5x-harness {__version__}, Python {platform.python_version()} ({sys.executable})"]
     for diagnosis in diagnoses:
@@ -62,7 +62,7 @@ def as_table(diagnoses: Sequence[Diagnosis]) -> str:
 
 
 def as_json(diagnoses: Sequence[Diagnosis]) -> str:
-    """Returns the same as JSON: ``ok`` and the checks with their findings."""
+    """Returns the checks as JSON: ``ok`` and the checks with their findings."""
     value = {
         "version": __version__,
         "python": platform.python_version(),

@@ -1,11 +1,10 @@
-"""``t5x-harness exec``: any command, in the harness's environment.
+"""``t5x-harness exec``: runs any command in the harness's environment.
 
 The command and every Python process that it starts find ``t5x``, have as many CPU devices as the slice has, and build
-the slice's mesh over them.  It works through the environment alone: a folder in front of PYTHONPATH whose
-``sitecustomize`` sets each interpreter up as it starts, and one in front of PATH whose ``python`` and ``python3`` put
-that folder back where a script has set PYTHONPATH to its own.
-With ``--google``, Google's clients find an emulated Google Cloud with Cloud Storage and Vertex AI, and paths below
-``/gcs`` the same buckets.
+the slice's mesh over them. It works only through the environment: a folder at the front of PYTHONPATH whose
+``sitecustomize`` sets up each interpreter as it starts, and one at the front of PATH whose ``python`` and ``python3``
+put that folder back if a script has replaced PYTHONPATH. With ``--google``, Google's clients use an emulated Google
+Cloud with Cloud Storage and Vertex AI, and paths below ``/gcs`` lead to the same buckets.
 """
 
 from __future__ import annotations
@@ -101,15 +100,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 class _Refused(Exception):
-    """The command is not started; the arguments are the message and the exit status."""
+    """The command is not started; the exception's arguments are the message and the exit status."""
 
 
 def main(args: argparse.Namespace) -> int:
-    """Replaces this process by the command; returns only if that fails.
+    """Replaces this process with the command; returns only if that fails.
 
     Returns:
-      2 for a wrong option, 125 where what surrounds the command could not be had, and as a shell 126 where the command
-      is there but cannot be run, 127 where it is not found.
+      2 for a wrong option, 125 if the command's surroundings could not be set up, and like a shell, 126 if the command
+      exists but cannot be run, and 127 if it is not found.
     """
     command: Sequence[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
@@ -123,7 +122,7 @@ def main(args: argparse.Namespace) -> int:
             environment = _confined(environment)
     except _Refused as refused:
         return _failed(*refused.args)
-    # Python's buffers would be lost with the process.
+    # Otherwise, Python's buffers would be lost with the process.
     sys.stdout.flush()
     sys.stderr.flush()
     try:
@@ -135,7 +134,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def _of_guides(command: Sequence[str]) -> str | None:
-    """Returns what replaces a command of T5X's guides that is not available here; None for any other command."""
+    """Returns a message with the replacement for a command from T5X's guides that is missing here; otherwise None."""
     if (launched := xmanager.instead_of(command)) is not None:
         return launched
     program = os.path.basename(command[0])
@@ -178,7 +177,7 @@ def _with_google(args: argparse.Namespace, project: str, environment: Mapping[st
     """Starts an emulated Google Cloud that ends with this process, which becomes the command.
 
     Returns:
-      The environment with the variables that lead clients there.
+      The environment with the variables that redirect clients to it.
     """
     from t5x_harness.google.environment import google_environment, with_programs
     from t5x_harness.google.server.launch import launch
@@ -204,7 +203,7 @@ def _with_google(args: argparse.Namespace, project: str, environment: Mapping[st
 def _with_gcs(
     command: Sequence[str], environment: dict[str, str], paths: str | None
 ) -> tuple[list[str], dict[str, str]]:
-    """Returns the words and variables that let the command see the environment's buckets at ``/gcs``."""
+    """Returns the words and variables with which the command sees the environment's buckets at ``/gcs``."""
     from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, launched, refusal
     from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
@@ -234,10 +233,10 @@ def _with_gcs(
 
 
 def _confined(environment: Mapping[str, str]) -> dict[str, str]:
-    """Makes the kernel refuse this process, which becomes the command, everything beyond this machine.
+    """Makes the kernel keep this process, which becomes the command, from reaching beyond this machine.
 
     Returns:
-      The environment without proxies on other machines.
+      The environment without proxies that are on other machines.
     """
     from t5x_harness.system import network, network_filter
 

@@ -1,4 +1,4 @@
-"""``t5x-harness explain``: what a code means, or all of them."""
+"""``t5x-harness explain``: explains a code, or lists all of them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Prints the page of each code, the list of each family, or the list of all.
+    """Prints the page of each code, the list of each family, or the list of all codes.
 
     Returns:
-      The exit status: 0, or 2 for a code that does not exist.
+      The exit status: 0, or 2 if a code does not exist.
     """
     known = every_code()
     codes = [code.upper() for code in arguments.codes]
@@ -48,7 +48,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _of_family(family: str, known: Mapping[str, CodeSummary]) -> dict[str, CodeSummary]:
-    """Returns the codes that begin with these letters."""
+    """Returns the codes of a family, which begin with its letters."""
     return {code: about for code, about in known.items() if family.isalpha() and code.startswith(family)}
 
 

@@ -1,4 +1,4 @@
-"""The command ``t5x-harness fit``: which slices hold a config, with what settings, and what training costs there."""
+"""``t5x-harness fit``: finds the slices that hold a config, the settings for it, and the cost of training there."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ exit status: 0 something fits, 1 nothing does, or the config does not resolve, 2
 
 _HOURS = 48.0
 _POWERS = 4
-"""How many numbers of microbatches are tried by default, each twice the one before."""
+"""The count of microbatch numbers that are tried by default, each twice the previous one."""
 
 _OF_A_SLICE = ("MSH02", "MSH09", "MSH11")
 """Findings of the plan that may not apply to another combination."""
@@ -120,10 +120,10 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def search_rows(search: FitSearch, grid: FitGrid, rows: list[FitRow]) -> bool:
-    """Appends a row for each combination.
+    """Appends a row for each combination to ``rows``.
 
     Returns:
-      Whether that is all: not where it was interrupted.
+      Whether the rows are complete; False if the search was interrupted.
     """
     try:
         rows.extend(search.rows(grid))
@@ -227,7 +227,7 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
         found.is_complete = False
     if not found.is_complete:
         ending.begin()
-        ending.tell()  # before what was started is ended, which may take long
+        ending.tell()  # before running processes are ended, which may take long
         pool.kill()
     else:
         tell()
@@ -270,7 +270,7 @@ def _search(
 
 
 def _microbatches(run: AotRun, programs: tuple[str, ...]) -> tuple[int | None, ...]:
-    """Returns the config's own number, and a few larger ones if the config can have others."""
+    """Returns the config's own number of microbatches, and a few larger ones if the config can have others."""
     from t5x_harness.aot.request import TRAIN
     from t5x_harness.aot.variants import own_microbatches
 
@@ -283,7 +283,7 @@ def _microbatches(run: AotRun, programs: tuple[str, ...]) -> tuple[int | None, .
 
 
 class _SearchProgress:
-    """Shows what is compiled and how much is left at most."""
+    """Shows the combination that is being compiled and the most that are left."""
 
     def __init__(self, printer: ProgressPrinter | None) -> None:
         self._printer = printer
@@ -294,7 +294,7 @@ class _SearchProgress:
             self._printer({**event, **self._shown})
 
     def begin(self, number: int, of: int, variant: RunVariant) -> None:
-        """Notes the combination that is next."""
+        """Records and shows the next combination."""
         self._shown = {"stage": " ".join(_words(variant)), "step": number, "of": of}
         self({})
 

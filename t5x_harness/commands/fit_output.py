@@ -1,4 +1,4 @@
-"""The output of ``t5x-harness fit``: the table of combinations, the two best ones, and the same as JSON."""
+"""The output of ``t5x-harness fit``: the table of combinations and the two best ones, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class FitReport:
 
     Attributes:
       spec: the config's run.
-      hours: that training may take.
-      prices: the user's, by generation.
-      rows: a combination each.
-      programs: kinds of programs that are to fit.
-      run: as its plan describes it; None before.
-      refused: the run whose plan failed, where no combination could be tried.
-      is_complete: whether nothing was interrupted.
+      hours: the hours that training may take.
+      prices: the user's prices, by TPU generation.
+      rows: the results, one row for each combination.
+      programs: the kinds of programs that have to fit.
+      run: the run as its plan describes it; None before the plan.
+      refused: the run, if its plan failed, so that no combination could be tried.
+      is_complete: whether the search ended without an interruption.
     """
 
     spec: RunSpec
@@ -54,19 +54,19 @@ class FitReport:
 
     @property
     def status(self) -> int:
-        """The exit status: 0 if something fits."""
+        """The exit status: 0 if any combination fits, otherwise 1."""
         return 0 if smallest(self.rows) is not None else 1
 
 
 def write(found: FitReport, arguments: argparse.Namespace) -> None:
-    """Writes to standard output, and to the file of ``--output``.
+    """Writes the report to standard output and to the file of ``--output``.
 
     Raises:
       UsageError: the file cannot be written.
     """
     as_text = arguments.format == "text"
     if not as_text and not found.is_complete:
-        print(as_table(found, _width(sys.stderr)), file=sys.stderr)  # programs get whole reports only
+        print(as_table(found, _width(sys.stderr)), file=sys.stderr)  # programs only get complete reports
         return
     if as_text or arguments.output is not None:
         print(as_table(found, _width(sys.stdout)), flush=True)
@@ -80,11 +80,11 @@ def write(found: FitReport, arguments: argparse.Namespace) -> None:
 
 
 def as_table(found: FitReport, width: int = PLAIN_WIDTH) -> str:
-    """Writes the text for people.
+    """Returns the report as text for people.
 
     Args:
-      found: what is known.
-      width: columns to fill. Where the table is wider, the reasons stand below their rows.
+      found: the results so far.
+      width: the number of columns to fill. If the table is wider, the reasons are below their rows.
     """
     if found.refused is not None:
         from t5x_harness.report.terminal import render
@@ -97,7 +97,7 @@ def as_table(found: FitReport, width: int = PLAIN_WIDTH) -> str:
 
 
 def as_json(found: FitReport) -> str:
-    """Returns the same for programs; units stand in the names, and seconds, hours and dollars have a span."""
+    """Returns the report for programs; names contain the units, and seconds, hours and dollars are ranges."""
     best, cheap = smallest(found.rows), cheapest(found.rows, found.hours)
     errors = [] if found.refused is None else [each.to_json() for s in found.refused.stages for each in s.errors]
     whole = {

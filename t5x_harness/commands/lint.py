@@ -1,4 +1,4 @@
-"""The command ``t5x-harness lint``: reports what is wrong with configs, and fixes what is safe to fix."""
+"""``t5x-harness lint``: reports the mistakes in configs, and fixes those that are safe to fix."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Lints configs, and fixes them if that is asked for.
+    """Lints configs, and fixes them if requested.
 
     Returns:
-      The exit status: that of the report, or with ``--diff`` whether there is something to fix.
+      The exit status: the report's status; with ``--diff``, 1 if there is something to fix and 0 otherwise.
 
     Raises:
       UsageError: the arguments contradict each other, the slice does not exist, or a file cannot be written.
@@ -98,7 +98,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 
 def _run_if(arguments: argparse.Namespace) -> RunIf:
-    """Returns whether files are meant as runs: they are if the arguments describe a run."""
+    """Returns whether the files are meant as runs, which they are if the arguments describe a run."""
     means_run = bool(arguments.gin_file or arguments.bindings or arguments.mode or not arguments.files)
     if arguments.fragments and means_run:
         raise UsageError("--fragments is for FILEs alone: --gin_file, --gin.NAME=VALUE and --run_mode describe a run")
@@ -108,7 +108,7 @@ def _run_if(arguments: argparse.Namespace) -> RunIf:
 
 
 def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
-    """Returns whether the user named the slice of a run, which is otherwise the default."""
+    """Returns whether the user named the slice of a run; otherwise it is the default slice."""
     if arguments.slice is None and "slice" not in find_project(Path(spec.cwd)).layer:
         return False
     try:
@@ -119,7 +119,7 @@ def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
 
 
 def _may_change(arguments: argparse.Namespace, specs: Sequence[RunSpec]) -> Callable[[Path], bool]:
-    """Returns a function that tells whether the user named a file, by its real path, or a folder above it."""
+    """Returns a function that takes a file's real path and returns whether the user named it or a folder above it."""
     places = ((Path(s.cwd) / folder, file) for s in specs for folder in ("", *s.search_paths) for file in s.gin_files)
     named = {Path(os.path.realpath(folder / file)) for folder, file in places}
     folders = [Path(os.path.realpath(name)) for name in arguments.files if os.path.isdir(name)]
@@ -127,7 +127,7 @@ def _may_change(arguments: argparse.Namespace, specs: Sequence[RunSpec]) -> Call
 
 
 def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:
-    """Prints what ``--fix`` would do."""
+    """Prints the changes that ``--fix`` would make; returns the exit status."""
     if arguments.format != "text" or arguments.output is not None:
         raise UsageError("--diff prints a diff and no report; --format json lists the edits of each finding")
     _write_diffs(fixes, sys.stdout)
@@ -137,7 +137,7 @@ def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:
 
 
 def _fix(fixes: Fixes, arguments: argparse.Namespace) -> None:
-    """Prints the diff, then writes the files; a report for programs is left alone on standard output."""
+    """Prints the diff, then writes the files; if standard output is for a program's report, the diff goes elsewhere."""
     beside: TextIO = sys.stdout if arguments.format == "text" or arguments.output is not None else sys.stderr
     _write_diffs(fixes, beside)
     for file in fixes.files:

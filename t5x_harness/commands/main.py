@@ -33,9 +33,9 @@ COMMANDS: Mapping[str, str] = {
     "cache": "preprocess SeqIO tasks once, into files that USE_CACHED_TASKS = True reads",
     "explain": "say what the code of a finding means, with a bad and a good example",
 }
-"""Every command and what it does. The module of the same name has its EPILOG, add_arguments and main.
+"""The commands and their summaries. The module with a command's name has its EPILOG, add_arguments and main.
 
-What they do is written here so that ``--help`` need not import the modules.
+The summaries are here so that ``--help`` does not have to import the modules.
 """
 
 _RUN_COMMANDS = ("lint", "plan", "run", "submit", "auxiliary", "fit")
@@ -49,13 +49,13 @@ first steps:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command.
+    """Runs the command that the arguments name.
 
     Args:
-      arguments: without the program's name; those of this process by default.
+      arguments: the arguments without the program's name; by default the arguments of this process.
 
     Returns:
-      The exit status: 0 fine, 1 something was found or failed, 2 wrong usage, 130 interrupted.
+      The exit status: 0 if all is well, 1 if something was found or failed, 2 for wrong usage, 130 if interrupted.
     """
     started = time.perf_counter()
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -70,25 +70,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if module is None:
             parser.print_help()
             return USAGE
-        if command != "exec":  # whose command finds signals as the shell has set them
+        if command != "exec":  # the executed command gets the shell's own signal handling
             handle_interrupts()
         status: int = module.main(parsed)
     except (UsageError, SettingsError, ModelDirError) as error:
         note(str(error))
         return USAGE
-    except SystemExit as stop:  # argparse has said why
+    except SystemExit as stop:  # argparse has printed the reason
         return stop.code if isinstance(stop.code, int) else USAGE
     except KeyboardInterrupt:
         note("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of a pipe has gone, as `head` does
+    except BrokenPipeError:  # the reader of a pipe has exited, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FOUND
     return status
 
 
 def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType | None]:
-    """Returns the parser, with the arguments of ``command`` only, and the command's module.
+    """Returns the parser, with only the arguments of ``command``, and the command's module.
 
     Modules of other commands are not imported.
     """

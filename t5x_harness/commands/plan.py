@@ -1,4 +1,4 @@
-"""``t5x-harness plan``: shapes, mesh, memory and steps of configs, without executing them."""
+"""``t5x-harness plan``: reports the shapes, mesh, memory and steps of configs without executing them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ exit status: 0 the config resolves and shards, 1 it does not, 2 wrong usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of ``plan`` to a parser; the last stage is the one before anything is executed."""
+    """Adds the arguments of ``plan`` to a parser; the last stage is the last one before anything is executed."""
     add_run_arguments(parser, "plan")
     parser.set_defaults(until=Stage.AOT)
 

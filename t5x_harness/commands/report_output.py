@@ -1,4 +1,4 @@
-"""Writes a report where the command's arguments say."""
+"""Writes a report to the places that the command's arguments name."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from t5x_harness.commands.arguments import FINE, FOUND, UsageError
 from t5x_harness.report.report import Report
 
 PLAIN_WIDTH = 120
-"""The width of text if standard output is not a terminal."""
+"""The width of text in columns if standard output is not a terminal."""
 
 
 def write_report(report: Report, arguments: argparse.Namespace) -> int:
     """Writes a report to standard output, to the file of ``--output`` and to the step summary of a GitHub workflow.
 
     Args:
-      report: the runs.
-      arguments: with ``command``, ``format``, ``output``, ``verbose``, ``quiet`` and ``color``; the text of ``plan``
-        shows what each stage established, too.
+      report: the report on the runs.
+      arguments: the arguments ``command``, ``format``, ``output``, ``verbose``, ``quiet`` and ``color``. The text of
+        ``plan`` also shows the facts that each stage established.
 
     Returns:
       The exit status.
 
     Raises:
-      UsageError: the file cannot be written; all else is.
+      UsageError: the file cannot be written; everything else has been.
     """
     from t5x_harness.report.github import append_step_summary
 

@@ -1,4 +1,4 @@
-"""``t5x-harness run``: configs run through all stages, or up to one, on an emulated TPU slice."""
+"""``t5x-harness run``: runs configs through all stages, or up to a given one, on an emulated TPU slice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ exit status: 0 every stage passed, 1 a stage failed, 2 wrong usage
 """
 
 _LAST = 3
-"""The number of folders of failed runs that are kept in TMPDIR, as pytest keeps its own."""
+"""The number of failed runs' folders that are kept in TMPDIR, as pytest does with its own."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,11 +37,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: argparse.Namespace) -> int:
-    """Runs the configs, up to the stage that the arguments name, and writes the report.
+    """Runs the configs up to the stage that the arguments name, and writes the report.
 
     Raises:
-      UsageError: the arguments make no sense.
-      ModelDirError: a run cannot have the folder that it asks for.
+      UsageError: the arguments are wrong.
+      ModelDirError: a run cannot have the folder that it requests.
     """
     from t5x_harness.aot.libtpu import LibtpuMissing, is_installed
     from t5x_harness.system.own_folders import own_folder
@@ -84,7 +84,7 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
     def on_interrupt(known: Sequence[RunResult]) -> None:
         ending.begin()
         results.extend(known)
-        ending.tell()  # before what was started is ended, which may take long
+        ending.tell()  # before running processes are ended, which may take long
 
     ending = Ending(INTERRUPTED, tell)
     runs = run_specs(
@@ -118,7 +118,7 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
 
 
 def _write_interrupted(report: Report, arguments: argparse.Namespace) -> None:
-    """Prints the results of interrupted runs as text; programs get complete reports only."""
+    """Prints the results of interrupted runs as text; programs only get complete reports."""
     if report.results:
         to_programs = arguments.format != "text" and arguments.output is None
         write_for_the_terminal(report, arguments, sys.stderr if to_programs else sys.stdout)

@@ -1,4 +1,4 @@
-"""``t5x-harness serve``: an emulated Google Cloud for a shell, until it is ended."""
+"""``t5x-harness serve``: runs an emulated Google Cloud for a shell until it is stopped."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Serves until SIGINT, SIGTERM or SIGHUP.
+    """Runs the server until SIGINT, SIGTERM or SIGHUP.
 
     Returns:
-      0 when it was ended, 1 when it could not start.
+      0 if the server was stopped, 1 if it could not start.
 
     Raises:
       UsageError: the folder or the file cannot be written, or the pyproject.toml has a mistake in it.
@@ -106,7 +106,7 @@ def main(args: argparse.Namespace) -> int:
 
 def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, stack: contextlib.ExitStack) -> None:
     programs = shlex.quote(str(SessionFolder(endpoints.folder).programs))
-    # This puts the folder in front of PATH, once, however often a shell reads it.
+    # This line puts the folder at the front of PATH only once, even if a shell reads it several times.
     path = f'case ":$PATH:" in *:{programs}:*) ;; *) export PATH={programs}:"$PATH" ;; esac\n'
     lines = export_lines(google_environment(endpoints)) + path
     where = root or f"{endpoints.root}, which is removed at the end (keep it with --root DIR)"
@@ -114,7 +114,7 @@ def _announce(endpoints: Endpoints, root: Path | None, env_file: Path | None, st
     stack.enter_context(announce(lines, env_file))
     if endpoints.state != "memory:":
         print(f"the state of Vertex AI is at {endpoints.state}", file=sys.stderr, flush=True)
-    # A running shell cannot be given a mount, but a command that starts can.
+    # A running shell cannot get a mount, but a command that starts can.
     print("for paths below /gcs, there: t5x-harness exec --slice=none -- COMMAND", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What commands for other shells share: variables that these read, and the options of an emulated Google Cloud."""
+"""Parts that commands for other shells share: variables for these shells, and options of an emulated Google Cloud."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from t5x_harness.spec import StandInPolicy
 
 
 def export_lines(variables: Mapping[str, str]) -> str:
-    """Returns ``export NAME=value`` lines for a shell, sorted by name."""
+    """Returns lines ``export NAME=value`` for a shell, sorted by name."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
 
 
@@ -38,7 +38,7 @@ def env_file_of(args: argparse.Namespace) -> Path | None:
     """Returns the file of ``--env-file``; None to print the lines.
 
     Raises:
-      UsageError: its folder is not there.
+      UsageError: the file's folder does not exist.
     """
     env_file = Path(args.env_file).absolute() if args.env_file else None
     if env_file is not None and not env_file.parent.is_dir():
@@ -48,11 +48,11 @@ def env_file_of(args: argparse.Namespace) -> Path | None:
 
 @contextlib.contextmanager
 def announce(lines: str, env_file: Path | None) -> Iterator[None]:
-    """Prints the lines, or keeps them in a file while the block lasts.
+    """Prints the lines, or keeps them in a file during the block.
 
     Args:
-      lines: of :func:`export_lines`.
-      env_file: the file, which is there as a whole or not at all; None to print them.
+      lines: the result of :func:`export_lines`.
+      env_file: the file, which is either complete or absent; None to print the lines.
     """
     if env_file is None:
         print(lines, end="", flush=True)
@@ -65,7 +65,7 @@ def announce(lines: str, env_file: Path | None) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # somebody else's by now, or gone
+        with contextlib.suppress(OSError):  # the file may belong to somebody else by now, or be gone
             if env_file.read_text(encoding="utf-8") == lines:
                 env_file.unlink()
 
@@ -74,9 +74,9 @@ def add_google_arguments(parser: argparse.ArgumentParser, *, with_standins: str,
     """Adds the options of the emulated Vertex AI, ``--standins`` and ``--shrink`` to a parser of ``exec`` or ``serve``.
 
     Args:
-      parser: of the command.
-      with_standins: whose missing data may be replaced, for the help.
-      shrunk: in what T5X may run small, for the help.
+      parser: the parser of the command.
+      with_standins: the users of missing data that may be replaced, for the help text.
+      shrunk: the places in which T5X may run small, for the help text.
     """
     parser.add_argument(
         "--vertex-state",
@@ -137,7 +137,7 @@ def add_google_arguments(parser: argparse.ArgumentParser, *, with_standins: str,
 
 
 def root_of(text: str | None, option: str) -> Path | None:
-    """Returns the folder that keeps the buckets, and warns of folders in it that look like buckets but are not used."""
+    """Returns the folder that keeps the buckets, and warns about unused folders in it that look like buckets."""
     if not text:
         return None
     root = Path(text).absolute()
@@ -150,13 +150,13 @@ def project_of(args: argparse.Namespace) -> str:
     """Returns the folder of the project whose processes get stand-ins; empty if none do.
 
     Raises:
-      ProjectError: its pyproject.toml has a mistake in it.
+      ProjectError: the project's pyproject.toml has a mistake in it.
     """
     return str(find_project(Path.cwd()).root) if args.standins == StandInPolicy.MISSING else ""
 
 
 def options_of(args: argparse.Namespace, project: str = "", *, shrink: bool = False) -> VertexOptions:
-    """Returns what was chosen, with the project whose jobs get stand-ins, and whether these shrink."""
+    """Returns the options of Vertex AI, with the project whose jobs get stand-ins and whether jobs are shrunk."""
     return VertexOptions(
         state=args.vertex_state or VertexOptions.state,
         images=dict(args.vertex_image),

@@ -1,4 +1,4 @@
-"""``t5x-harness submit``: runs as Vertex AI jobs, which are checked here before they are sent."""
+"""``t5x-harness submit``: sends runs as Vertex AI jobs, which are first checked here."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def targets_emulated_google(args: argparse.Namespace) -> bool:
-    """Returns whether jobs go to an emulated Google Cloud on this machine, and not to Google's.
+    """Returns whether jobs go to an emulated Google Cloud on this machine instead of Google's own.
 
     Raises:
-      UsageError: the arguments contradict each other, or the place that the command runs in.
+      UsageError: the arguments contradict each other, or the environment in which the command runs.
     """
     here = uses_emulated_google()
     service = args.vertex or os.environ.get(_SERVICE_VARIABLE) or ("emulated" if here else "real")
@@ -141,11 +141,11 @@ def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
     """Returns where jobs go.
 
     Args:
-      args: parsed.
-      emulated: of :func:`targets_emulated_google`; nothing needs to be named there.
+      args: the parsed arguments.
+      emulated: the result of :func:`targets_emulated_google`; if True, every value has a default.
 
     Raises:
-      UsageError: values are missing, all of which the message names, or one is wrong.
+      UsageError: values are missing, in which case the message names all of them; or one is wrong.
       ProjectError: pyproject.toml has a mistake in it.
     """
     project = find_project(Path.cwd())
@@ -160,7 +160,7 @@ def target_of(args: argparse.Namespace, emulated: bool) -> VertexTarget:
 
 
 def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
-    """Returns a job for each run, after reading everything that it needs from this machine.
+    """Returns a job for each run, after reading all files that it needs from this machine.
 
     Raises:
       UsageError: there is no run, or one cannot be a job.
@@ -168,7 +168,7 @@ def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
     """
     try:
         mode = RunMode.parse(args.mode) if args.mode else None
-        shared = argparse.Namespace(**{**vars(args), "model_dir": None, "mode": None})  # these are the job's
+        shared = argparse.Namespace(**{**vars(args), "model_dir": None, "mode": None})  # these two belong to the job
         specs = specs_of(shared, Path.cwd())
         jobs = [_job(args, spec, mode, target) for spec in specs]
         for job in jobs:
@@ -194,7 +194,7 @@ def _require_own_folders(jobs: Sequence[T5XJob]) -> None:
 
 
 def as_emulated(job: T5XJob, args: argparse.Namespace) -> T5XJob:
-    """Returns a job for the emulated Vertex AI, whose programs use stand-ins and are small without --full-size."""
+    """Returns a job for the emulated Vertex AI: its programs use stand-ins, and are small without --full-size."""
     run = job.run
     project = str(find_project(Path(run.cwd)).root) if run.settings.standins is not StandInPolicy.OFF else ""
     own = program_setup.variables(project, shrink=not args.job_full_size)
@@ -233,10 +233,10 @@ def main(args: argparse.Namespace) -> int:
     """Checks, sends and follows jobs.
 
     Returns:
-      0 where all is well, 1 where a job was refused or failed.
+      0 if all is well, 1 if a job was refused or failed.
 
     Raises:
-      UsageError: the arguments make no sense; nothing was sent.
+      UsageError: the arguments are wrong; nothing was sent.
       ProjectError: pyproject.toml has a mistake in it.
     """
     from t5x_harness.google.server.settings import ServerError
@@ -246,7 +246,7 @@ def main(args: argparse.Namespace) -> int:
     jobs = [] if args.attach else jobs_of(args, target)
     output = SubmitOutput(args, sys.stdout)
     try:
-        with contextlib.redirect_stdout(sys.stderr):  # Google's SDK tells there what it does
+        with contextlib.redirect_stdout(sys.stderr):  # Google's SDK prints its progress there
             if not args.attach:
                 return _submitted(args, jobs, emulated, output)
             with _google(args, emulated), PrintedBatch(output, waits=args.wait) as batch:
@@ -317,7 +317,7 @@ def _passes_checks(args: argparse.Namespace, jobs: Sequence[T5XJob], output: Sub
 
 
 def _google(args: argparse.Namespace, emulated: bool) -> contextlib.AbstractContextManager[None]:
-    """Redirects Google's clients to an emulated Google Cloud while its block lasts, if jobs go to one."""
+    """Redirects Google's clients to an emulated Google Cloud during the block, if jobs go to one."""
     if not emulated:
         return contextlib.nullcontext()
     root = root_of(args.google_root, "--google-root")

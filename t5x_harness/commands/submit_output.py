@@ -1,4 +1,4 @@
-"""The output of ``t5x-harness submit``: jobs as text and as JSON, before they are sent and after they ended."""
+"""The output of ``t5x-harness submit``: jobs as text and as JSON, before they are sent and after they have ended."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _WIDTH = 120
 
 
 class SubmitOutput:
-    """The command's output: progress to standard error, and the outcome to standard output or a file.
+    """The command's output: progress on standard error, and the outcome on standard output or in a file.
 
     Args:
-      args: parsed, with the shared arguments for output.
-      stream: standard output.
+      args: the parsed arguments, with the shared arguments for output.
+      stream: the stream for the outcome, normally standard output.
     """
 
     def __init__(self, args: argparse.Namespace, stream: TextIO) -> None:
@@ -69,7 +69,7 @@ class SubmitOutput:
         return report.passed
 
     def note(self, text: str) -> None:
-        """Shows a message about no job, or about one that was not sent."""
+        """Shows a message about a job that was not sent, or about no particular job."""
         self._document["notes"].append(text)
         self.say(f"t5x-harness submit: {text}")
 
@@ -91,11 +91,11 @@ class SubmitOutput:
         )
 
     def say(self, text: str) -> None:
-        """Shows progress."""
+        """Shows a line of progress."""
         print(printable(text), file=sys.stderr, flush=True)
 
     def close(self) -> None:
-        """Writes the report for a program, or for a file."""
+        """Writes the report for a program or to a file."""
         text = json_text(self._document) if self._is_json else "\n".join(self._lines)
         if self._file is not None:
             self._file.write_text(f"{text}\n", encoding="utf-8")
@@ -117,12 +117,12 @@ _MESSAGES = CancelMessages(
 
 
 class PrintedBatch:
-    """Jobs that are submitted and followed; if one fails, a message says why, and the others go on.
+    """Jobs that are submitted and followed; if one fails, a message says why, and the others continue.
 
-    Ctrl-C inside its ``with`` block cancels them all, and then ends their runs in experiments.
+    Ctrl-C inside its ``with`` block cancels all of them, and then ends their runs in experiments.
 
     Args:
-      output: prints.
+      output: the output that shows the jobs.
       waits: whether jobs are followed to their ends.
     """
 
@@ -149,7 +149,7 @@ class PrintedBatch:
 
         Args:
           job: the job.
-          duplicate: send it although another one does the same.
+          duplicate: whether to send it even if another job does the same.
         """
         try:
             self._launched.append(self._batch.launch(job, duplicate=duplicate))
@@ -157,7 +157,7 @@ class PrintedBatch:
             self._fail(str(error))
 
     def attach(self, name: str, target: VertexTarget) -> None:
-        """Follows a job that was sent before.
+        """Adds a job that was sent earlier, to be followed.
 
         Raises:
           VertexError: there is no such job.
@@ -165,7 +165,7 @@ class PrintedBatch:
         self._launched.append(self._batch.attach(name, target))
 
     def finish(self) -> int:
-        """Follows the jobs to their ends if it waits; returns 0 if all were sent and none failed, else 1."""
+        """Follows the jobs to their ends if ``waits`` is set; returns 0 if all were sent and none failed, else 1."""
         for launched in self._launched:
             if self._waits:
                 self._follow(launched)
@@ -197,7 +197,7 @@ class PrintedBatch:
 
 
 def as_values(job: T5XJob, verdict: SpecVerdict) -> dict[str, Any]:
-    """Returns what will be sent, for other programs."""
+    """Returns a description of the job that will be sent, for other programs."""
     return {
         "name": job.name,
         "project": job.target.project,
@@ -218,12 +218,12 @@ def as_values(job: T5XJob, verdict: SpecVerdict) -> dict[str, Any]:
 
 
 def as_text(job: T5XJob, verdict: SpecVerdict, *, spec: bool) -> Iterator[str]:
-    """Yields the same for people, line by line.
+    """Yields the description of the job that will be sent, line by line, for people.
 
     Args:
       job: the job.
       verdict: the result of :func:`verdict_of`.
-      spec: whether to show the whole spec as well.
+      spec: whether to also show the whole spec.
     """
     yield f"{job.name}: {job.run_mode} on {job.machine} in {job.target.location} of {job.target.project}"
     yield f"  chip-hours: {job.chip_hours}"
@@ -277,7 +277,7 @@ def end_as_values(launched: LaunchedJob, end: RunEnd | None) -> dict[str, Any]:
 
 
 def end_as_text(launched: LaunchedJob, end: RunEnd) -> Iterator[str]:
-    """Yields the same for people, line by line, with the last metrics of evaluation and the last loss."""
+    """Yields the outcome for people, line by line, with the last evaluation metrics and the last loss."""
     yield f"{launched.submitted.display_name}: {end.outcome}"
     yield f"  {launched.submitted.name}"
     yield f"  wrote to: {launched.model_dir}"

@@ -1,4 +1,4 @@
-"""``t5x-harness warm``: keeps the stack imported for the sessions of this machine's shells, until it is ended."""
+"""``t5x-harness warm``: keeps the stack imported for sessions in this machine's shells, until it is stopped."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def main(args: argparse.Namespace) -> int:
     """Keeps a worker until SIGINT, SIGTERM or SIGHUP.
 
     Returns:
-      0 when it was ended, 1 when the imports failed, or the worker died.
+      0 if it was stopped, 1 if the imports failed or the worker died.
 
     Raises:
-      UsageError: there is no such T5X, or no folder for the file.
+      UsageError: there is no such T5X, or the folder for the file does not exist.
     """
     from t5x_harness.runs.pool import worker_for
     from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> int:
     except (RuntimeChoiceError, SettingsError) as error:
         raise UsageError(str(error)) from None
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, signal.default_int_handler)
     # A private folder, because anyone who reaches the socket can run anything as this user.
     with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="t5x-harness-warm-") as folder:
@@ -81,7 +81,7 @@ def main(args: argparse.Namespace) -> int:
                         _say(f"{changed} changed: importing again")
                         try:
                             kept.renew()
-                        except ZygoteFailed as error:  # a file half written, perhaps
+                        except ZygoteFailed as error:  # perhaps a file was only half written
                             _say(f"t5x-harness warm: {error}\nThe next session has it tried again")
                     time.sleep(_LOOK_SECONDS)
         _say("t5x-harness warm: the process with the imports was killed; start it again")

@@ -1,4 +1,4 @@
-"""XManager's launch scripts, as T5X's guides show them: the commands that replace them, and their options here."""
+"""XManager's launch scripts in T5X's guides: the commands that replace them, and their options here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PLATFORM = re.compile(r"(?P<generation>[jdp]f)_(?P<topology>\d+x\d+(x\d+)?)")
 
 
 def instead_of(command: Sequence[str]) -> str | None:
-    """Returns what replaces a launch script of XManager that is not available here; None for any other command."""
+    """Returns a message with the replacement for an XManager launch script that is missing here; otherwise None."""
     program = os.path.basename(command[0])
     is_auxiliary = any(word.startswith("--auxiliary_job_") for word in command[1:])
     hint = _AUXILIARY if is_auxiliary else _SUBMIT
@@ -32,13 +32,13 @@ def instead_of(command: Sequence[str]) -> str | None:
 
 
 def platform(text: str) -> str:
-    """Returns a slice by the harness's name for it, such as v2:2x2 for ``jf_2x2``; other names are unchanged."""
+    """Returns the harness's name for a slice, such as v2:2x2 for ``jf_2x2``; other names are unchanged."""
     found = _PLATFORM.fullmatch(text)
     return f"{_GENERATIONS[found['generation']]}:{found['topology']}" if found else text
 
 
 def add_arguments(group: argparse._ArgumentGroup) -> None:
-    """Adds the options that say where XManager runs the train job; they are accepted and ignored."""
+    """Adds the options that name the place where XManager runs the train job; they are accepted and ignored."""
     for name in ("--cell", "--platform"):
         group.add_argument(
             name,

@@ -1,1 +1,1 @@
-"""Checkpoints of T5X as folders of transformers, or as plain safetensors, and back."""
+"""Converts T5X checkpoints to transformers folders or plain safetensors, and back."""

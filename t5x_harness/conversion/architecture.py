@@ -80,16 +80,16 @@ class Architecture:
 
 
 def architecture_of(shapes: Mapping[str, Shape], where: str) -> Architecture:
-    """Returns the architecture of the network that T5X arrays belong to.
+    """Returns the architecture of the network that a checkpoint's T5X arrays belong to.
 
-    This looks at a few arrays only; the caller has to check that all others fit.
+    This only looks at a few arrays; the caller has to check that all others fit.
 
     Args:
       shapes: the shapes of the parameters, by T5X's names without ``target/``.
       where: the checkpoint, for messages.
 
     Raises:
-      ConversionError: it is not an encoder and decoder of the T5 family.
+      ConversionError: the network is not an encoder and decoder of the T5 family.
     """
     embedding = shapes.get(_EMBEDDING)
     stacks = {name.partition("/")[0] for name in shapes}
@@ -140,7 +140,7 @@ def _required(layer: Mapping[str, Shape], name: str, dimensions: tuple[int, ...]
     """Returns the shape of an array that the encoder's first layer has in every network of the family.
 
     Raises:
-      ConversionError: it is missing, or has another number of dimensions.
+      ConversionError: the array is missing, or has another number of dimensions.
     """
     shape = layer.get(name)
     if shape is None:
@@ -181,8 +181,8 @@ class ParameterMapping:
       name: the name in T5X, without ``target/``.
       layer_shape: the shape in T5X, of one layer's part if layers are scanned.
       pieces: the names in transformers: one, or one for each layer if layers are scanned.
-      scan_axis: the axis for the layers; None for an array of one layer, or outside of layers.
-      inputs: the number of first axes that are contracted with the input of a kernel; 0 for an array that is the same
+      scan_axis: the axis for the layers; None for an array of one layer or outside of layers.
+      inputs: the number of leading axes that are contracted with the input of a kernel; 0 for an array that is the same
         in transformers, such as a norm.
     """
 
@@ -208,7 +208,7 @@ class ParameterMapping:
         return int(np.prod(columns)), int(np.prod(rows))
 
     def to_pieces(self, array: Array) -> Iterator[tuple[str, Array]]:
-        """Yields the arrays of transformers, as views of T5X's array."""
+        """Yields the arrays in transformers, as views of T5X's array."""
         for index, name in enumerate(self.pieces):
             part = array if self.scan_axis is None else array[(slice(None),) * self.scan_axis + (index,)]
             if self.inputs:
@@ -216,7 +216,7 @@ class ParameterMapping:
             yield name, part
 
     def piece_to_layer(self, piece: Array) -> Array:
-        """Converts an array of transformers to one layer's part of T5X's array."""
+        """Converts a transformers array to one layer's part of T5X's array."""
         return piece.T.reshape(self.layer_shape) if self.inputs else piece
 
 
@@ -282,7 +282,7 @@ def require_same(
       fix: the smallest fix.
 
     Raises:
-      ConversionError: an array is missing, unexpected, or of another shape; each is named.
+      ConversionError: arrays are missing, unexpected or of another shape; the message names each.
     """
     wanted = dict(expected)
     missing = [f"{name} {list(shape)}" for name, shape in wanted.items() if name not in found]
@@ -296,7 +296,7 @@ def require_same(
 
 
 def _listed(title: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yields a heading with the number of lines, and the first of them."""
+    """Yields a heading with the number of lines, followed by the first few lines."""
     if lines:
         yield f"{title}: {len(lines)}"
         yield from (f"  {line}" for line in lines[:_SHOWN])

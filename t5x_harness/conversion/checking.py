@@ -1,6 +1,6 @@
 """Compares a converted model in transformers with T5X's own network on the checkpoint's parameters.
 
-Both run in float32 on the CPU, on the same random tokens, some of them padding.
+Both run in float32 on the CPU, on the same random tokens, some of which are padding.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 _SEED = 0
 _BATCH, _INPUT_LENGTH, _OUTPUT_LENGTH = 3, 11, 8
-_FIRST_WORD = 3  # behind padding, end of sequence and unknown
+_FIRST_WORD = 3  # after padding, end of sequence and unknown
 
 
 def require_libraries() -> None:
-    """Checks that the libraries of the extra ``convert`` are installed.
+    """Checks that the libraries in the extra ``convert`` are installed.
 
     Raises:
       ConversionError: a library is not installed.
@@ -42,7 +42,7 @@ def require_libraries() -> None:
 
 
 def compare(source: StoredParameters, sizes: Architecture, flavor: Flavor, folder: Path) -> Agreement:
-    """Runs both models, and compares their results.
+    """Runs both models and compares their results.
 
     Args:
       source: the checkpoint, in the element types of the written model.
@@ -52,7 +52,7 @@ def compare(source: StoredParameters, sizes: Architecture, flavor: Flavor, folde
     """
     random = np.random.default_rng(_SEED)
     inputs = random.integers(_FIRST_WORD, sizes.vocab_size, (_BATCH, _INPUT_LENGTH))
-    for row in range(_BATCH):  # sequences of three lengths, with an end like real ones
+    for row in range(_BATCH):  # sequences of three lengths, with an end marker like real ones
         inputs[row, _INPUT_LENGTH - 1 - 3 * row] = EOS
         inputs[row, _INPUT_LENGTH - 3 * row :] = PAD
     targets = random.integers(_FIRST_WORD, sizes.vocab_size, (_BATCH, _OUTPUT_LENGTH))
@@ -109,6 +109,6 @@ def _in_t5x(
 
 
 def _until_end(row: Array) -> list[int]:
-    """Returns the tokens of a sequence, its end included."""
+    """Returns the tokens of a sequence, including its end marker."""
     tokens = [int(token) for token in row]
     return tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens

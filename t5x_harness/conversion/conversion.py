@@ -1,6 +1,6 @@
-"""Runs a conversion: opens its source, checks it, writes the output, and moves that into place when complete.
+"""Runs a conversion: opens its source, checks it, writes the output, and moves the complete output into place.
 
-Two conversions into one place exclude each other, and each removes the leftovers of a killed one.
+Two conversions cannot write into one place at the same time, and each removes the leftovers of a killed one.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def written_whole(place: str | os.PathLike[str]) -> Iterator[Path]:
     """Yields an empty folder that becomes ``place`` at the end; if the block raises, nothing is left.
 
     Args:
-      place: a folder that does not exist or is empty; or an address such as ``gs://bucket/hf``, to which the content of
-        the folder is copied, and last of all the files that make it complete for readers.
+      place: a folder that does not exist or is empty, or an address such as ``gs://bucket/hf``, to which the content of
+        the folder is copied; the files that make it complete for readers are copied last.
 
     Raises:
-      ConversionError: the place is not empty, another conversion writes it now, or it cannot be made.
+      ConversionError: the place is not empty, another conversion is writing it, or it cannot be created.
     """
     path = os.fspath(place)
     with _copied_to(path.rstrip("/")) if "://" in path else _moved_to(Path(path)) as folder:
@@ -70,7 +70,7 @@ def _copied_to(address: str) -> Iterator[Path]:
                     epath.Path(path).copy(place / str(path.relative_to(scratch)))
         except ConversionError:
             raise
-        except Exception as error:  # of the library for this kind of address
+        except Exception as error:  # from the library for this kind of address
             raise ConversionError(f"{address} cannot be written: {first_line(error)}") from error
 
 
@@ -80,7 +80,7 @@ def _moved_to(place: Path) -> Iterator[Path]:
     aside = place.parent / f".{place.name}{_ASIDE}"
     try:
         with _alone_at(str(place)) as lock:
-            shutil.rmtree(aside, ignore_errors=True)  # of a killed conversion
+            shutil.rmtree(aside, ignore_errors=True)  # left by a killed conversion
             aside.mkdir(parents=True)
             try:
                 yield aside
@@ -97,7 +97,7 @@ def _moved_to(place: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _alone_at(place: str) -> Iterator[Lock]:
-    """Locks a place by a file beside it, because T5X removes a checkpoint's folder that is not committed."""
+    """Locks a place with a file next to it, because T5X removes uncommitted checkpoint folders."""
 
     def refusal(who: str) -> ConversionError:
         return ConversionError(f"another conversion is writing {place}: {who}. Wait for it, or name another folder")
@@ -130,7 +130,8 @@ def convert(request: ConversionRequest) -> Conversion:
     """Converts a checkpoint.
 
     Raises:
-      ConversionError: the checkpoint cannot be read, does not fit, or the output cannot be written. No output is left.
+      ConversionError: the checkpoint cannot be read or does not fit, or the output cannot be written. No output is
+        left.
     """
     if request.check:
         require_libraries()
@@ -167,13 +168,13 @@ def convert(request: ConversionRequest) -> Conversion:
                 child.rename(folder / child.name)
             made.rmdir()
             for part in (folder, *(path for path in folder.iterdir() if path.is_dir())):
-                (part / COMMITTED).touch()  # so that a copy at gs:// is whole, too
+                (part / COMMITTED).touch()  # so that a copy at gs:// is also complete
             files = sorted(path for path in folder.iterdir() if path.is_file())
     return _report(request, source, str(sizes or ""), output, files)
 
 
 def _opened(request: ConversionRequest) -> tuple[StoredParameters, Architecture | None]:
-    """Returns the parameters of the checkpoint that the user names, and the sizes of a model of transformers."""
+    """Returns the parameters of the checkpoint that the user names, and the sizes if it is a transformers model."""
     path = request.checkpoint.rstrip("/") or "/"
     local = local_path(path)
     path = str(local) if local is not None and local.exists() else path
@@ -233,7 +234,7 @@ def _settings(request: ConversionRequest, files: tuple[str, ...]) -> ModelSettin
 
 
 def _require_sizes(source: StoredParameters, sizes: Architecture, settings: ModelSettings) -> None:
-    """Raises ConversionError for the config of another model."""
+    """Raises ConversionError if the config is for another model."""
     different = [
         f"{name} is {getattr(sizes, name)} in the checkpoint and {value} in the config"
         for name, value in settings.sizes

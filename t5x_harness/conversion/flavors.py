@@ -1,4 +1,4 @@
-"""The form of a network in transformers: its run's Gin config, and the model type and settings that follow."""
+"""The form of a network in transformers: its run's Gin config, and the model type and settings derived from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BYTES = "bytes"
 """The user's name for the vocabulary of ByT5."""
 
 _SENTENCEPIECE, _BYTES = "SentencePieceVocabulary", "ByteVocabulary"
-_OF_T5 = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"  # of t5.data.get_default_vocabulary()
+_OF_T5 = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"  # from t5.data.get_default_vocabulary()
 _SIZES = {"num_heads": "num_heads", "head_dim": "head_dim", "emb_dim": "emb_dim", "mlp_dim": "mlp_dim"}
 
 
@@ -29,7 +29,7 @@ class Vocabulary:
 
     Attributes:
       path: the path of its SentencePiece model; None for bytes.
-      extra_ids: sentinels that SeqIO adds to the model's own pieces.
+      extra_ids: the number of sentinels that SeqIO adds to the model's own pieces.
     """
 
     path: str | None
@@ -41,14 +41,14 @@ class Vocabulary:
 
 @dataclasses.dataclass(frozen=True)
 class ModelSettings:
-    """The settings of a model; None for one that the config does not give.
+    """The settings of a model; a setting is None if the config does not contain it.
 
     Attributes:
       activations: the activations of the feed-forward blocks, by T5X's names.
       dropout_rate: the dropout rate of training.
       vocabulary: the vocabulary of inputs and targets.
       sizes: the sizes of the network, by the names of ``Architecture``.
-      doubt: why the vocabulary is not known, in words; empty if it is, or no config was read.
+      doubt: why the vocabulary is not known, in words; empty if it is known or no config was read.
     """
 
     activations: tuple[str, ...] | None = None
@@ -64,7 +64,7 @@ def settings_of(gin_files: Sequence[str], bindings: Sequence[str], search_paths:
     Args:
       gin_files: the files of a model or a run, such as the ``config.gin`` that T5X writes into MODEL_DIR.
       bindings: Gin statements that are parsed after the files.
-      search_paths: folders where files and includes are looked up.
+      search_paths: the folders where files and includes are looked up.
 
     Raises:
       ConversionError: a file is missing.
@@ -89,7 +89,7 @@ def settings_of(gin_files: Sequence[str], bindings: Sequence[str], search_paths:
 
 
 def _value(program: GinProgram, param: str) -> Any:
-    """Returns the value of a parameter of the network's config, or None if it is not bound, or bound to several."""
+    """Returns the value of a parameter of the network's config, or None if it has no binding or several of them."""
     networks = {b.target for b in program.final_bindings if b.param == "emb_dim"}
     found = [
         program.resolve(b).value
@@ -100,7 +100,7 @@ def _value(program: GinProgram, param: str) -> Any:
 
 
 def _vocabulary(program: GinProgram) -> tuple[Vocabulary | None, str]:
-    """Returns the model's vocabulary, or None and why it is not known."""
+    """Returns the model's vocabulary and an empty text, or None and the reason why it is not known."""
     found = {}
     for param in ("input_vocabulary", "output_vocabulary"):
         for binding in program.final_bindings:
@@ -174,11 +174,11 @@ class Flavor:
 
     Attributes:
       model_type: see :class:`ModelType`.
-      has_bytes: whether its vocabulary is bytes, as in ByT5.
+      has_bytes: whether its vocabulary consists of bytes, as in ByT5.
       activations: the activations of feed-forward blocks, by T5X's names.
       feed_forward: ``feed_forward_proj`` in config.json.
-      assumptions: descriptions of what was taken for granted.
-      warnings: what a user of the folder has to know.
+      assumptions: descriptions of the assumptions that were made.
+      warnings: facts that a user of the folder has to know.
     """
 
     model_type: ModelType
@@ -195,7 +195,7 @@ def flavor_of(sizes: Architecture, settings: ModelSettings, asked: str | None = 
     Args:
       sizes: the sizes of the network.
       settings: the settings in its config.
-      asked: the model type that the user wants; None to choose.
+      asked: the model type that the user requests; None to choose one.
 
     Raises:
       ConversionError: transformers has no such network.

@@ -31,31 +31,32 @@ _SHOWN = 12
 def run_in_transformers(
     folder: Path, model_class: str, inputs: Array, targets: Array, new_tokens: int
 ) -> tuple[Array, Array]:
-    """Runs a model on the CPU, in float32.
+    """Runs a model on the CPU in float32.
 
     Args:
       folder: the model, with config.json and safetensors.
-      model_class: name of its class in transformers.
-      inputs: int64[batch, length], padded with zeros.
-      targets: int64[batch, length], the input of the decoder.
-      new_tokens: the most that greedy decoding may generate.
+      model_class: the name of its class in transformers.
+      inputs: the inputs of the encoder, int64[batch, length], padded with zeros.
+      targets: the inputs of the decoder, int64[batch, length].
+      new_tokens: the maximum number of tokens that greedy decoding may generate.
 
     Returns:
       float32[batch, length, vocabulary], the logits for ``targets``, and int64[batch, generated], the greedy outputs
       with the token that the decoder starts with.
 
     Raises:
-      ConversionError: transformers cannot load or run it, or the process was killed; the end of its log is shown.
+      ConversionError: transformers cannot load or run the model, or the process was killed; the message has the end of
+        its log.
     """
     with tempfile.TemporaryDirectory(prefix="t5x-harness-check-") as scratch:
         place = Path(scratch)
         np.savez(place / _INPUTS, inputs=inputs, targets=targets)
         settings = {"folder": str(folder), "class": model_class, "new_tokens": new_tokens}
-        # -P: a file in the working folder must not replace a library.
+        # -P: a file in the working directory must not replace a library.
         arguments = [scratch, json.dumps(settings), str(os.getpid())]
         command = [sys.executable, "-P", "-X", "faulthandler", "-m", __name__, *arguments]
         with (place / _LOG).open("wb") as log:
-            # HF_HUB_OFFLINE: otherwise transformers may ask the hub.
+            # HF_HUB_OFFLINE: otherwise, transformers may query the hub.
             environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
             ended = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, check=False
@@ -70,7 +71,7 @@ def run_in_transformers(
 
 
 def _end_of(log: Path) -> str:
-    """Returns the end of a process's log below a heading, or after a crash the lines from the signal on."""
+    """Returns the end of a process's log below a heading; after a crash, the lines starting with the signal."""
     lines = read_tail(log).splitlines()
     crash = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
     shown = lines[-_SHOWN:] if crash is None else lines[crash : crash + _SHOWN]

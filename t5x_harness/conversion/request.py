@@ -1,4 +1,4 @@
-"""The request for a conversion, its report, its error, and a conversion in a process of its own.
+"""The request for a conversion, its report, its error, and a conversion in a separate process.
 
 No library that a conversion needs is imported into the caller's process.
 """
@@ -22,7 +22,7 @@ from t5x_harness.system.diagnosis import describe_returncode
 
 
 class ConversionError(Exception):
-    """A checkpoint cannot be converted; the message says what was read, what disagrees, and the smallest fix."""
+    """A checkpoint cannot be converted; the message says what was read, what disagrees, and how to fix it."""
 
 
 def first_line(error: BaseException) -> str:
@@ -31,10 +31,10 @@ def first_line(error: BaseException) -> str:
 
 
 SHARD_BYTES = 5_000_000_000
-"""The default for the most data of a file."""
+"""The default for the maximum data in a file, in bytes."""
 
 TOLERANCE = 1e-4
-"""The tolerance for logits, relative to the largest of them if that is above 1."""
+"""The tolerance for logits, relative to the largest logit if that is above 1."""
 
 
 class Form(enum.StrEnum):
@@ -70,7 +70,7 @@ class Agreement(JsonValue):
 
     @property
     def holds(self) -> bool:
-        """Whether the models compute the same."""
+        """Whether the models compute the same results."""
         return self.same_outputs and self.difference <= TOLERANCE * max(1.0, self.largest)
 
     def __str__(self) -> str:
@@ -94,13 +94,13 @@ class Conversion(JsonValue):
       model: the sizes of the model, in words.
       model_type: the model type of transformers; empty for another form.
       arrays: the number of arrays.
-      num_bytes: the size of their data.
-      dtypes: their element types.
+      num_bytes: the size of the arrays' data in bytes.
+      dtypes: the element types of the arrays.
       files: the names of the files in ``output``.
-      config: the Gin files that settings were read from; empty for none.
+      config: the Gin files that settings were read from; empty if there were none.
       left_out: the parts of the source that are not in the output, in words.
-      assumptions: what was taken for granted, in words.
-      warnings: what a user of the output has to know, in words.
+      assumptions: the assumptions that were made, in words.
+      warnings: the facts that a user of the output has to know, in words.
       agreement: the comparison with T5X's network; None if there was none.
     """
 
@@ -127,20 +127,20 @@ class ConversionRequest:
     """A request for a conversion.
 
     Attributes:
-      checkpoint: a checkpoint, a folder of several (the latest counts), or a folder of transformers or safetensors.
+      checkpoint: a checkpoint, a folder of several (the latest one is used), or a transformers or safetensors folder.
       to: the form to write.
       output: the folder to write; a checkpoint of T5X goes into it as ``checkpoint_<step>``.
-      gin_files: the config of the checkpoint's run; empty for the ``config.gin`` beside the checkpoint, if it exists.
+      gin_files: the config of the checkpoint's run; empty for the ``config.gin`` next to the checkpoint, if it exists.
       bindings: Gin statements that are parsed after the files.
-      search_paths: folders where Gin files are looked up.
-      vocabulary: path of the SentencePiece model, or ``bytes``; None for the config's.
-      extra_ids: sentinels that SeqIO adds to that model's own pieces.
-      model_type: the model type of transformers; None to choose.
-      dtype: the element type to write floats in; None to keep each as it is.
+      search_paths: the folders where Gin files are looked up.
+      vocabulary: the path of the SentencePiece model, or ``bytes``; None for the config's vocabulary.
+      extra_ids: the number of sentinels that SeqIO adds to that model's own pieces.
+      model_type: the model type of transformers; None to choose one.
+      dtype: the element type in which floats are written; None to keep each unchanged.
       step: the train step of the checkpoint to write; None for the step of the source.
-      scanned: whether T5X is to scan the layers of a umT5; None to keep them as they were.
-      shard_bytes: the most data of a file.
-      check: compare the results of the output with those of T5X.
+      scanned: whether T5X should scan the layers of a umT5; None to keep the original layout.
+      shard_bytes: the maximum data in a file, in bytes.
+      check: whether to compare the output's results with T5X's.
     """
 
     checkpoint: str
@@ -201,23 +201,24 @@ def convert(
     """Converts a checkpoint, as ``t5x-harness convert`` does.
 
     Args:
-      source: a run, whose checkpoint is converted so that what follows the training is tested, too; or the path that
+      source: a run, whose checkpoint is converted to also test the step that follows training; or the path that
         the command takes.
-      output: a new folder; None for one beside the checkpoint, or for a temporary one if that is in a bucket.
+      output: a new folder; None for one next to the checkpoint, or for a temporary one if the checkpoint is in a
+        bucket.
       to: ``transformers``, ``safetensors`` or ``t5x``.
-      step: the step of the run's checkpoint; None for the last. A path names its checkpoint itself.
-      config: Gin text of the run; empty for the run's own, or for the ``config.gin`` beside the checkpoint.
-      vocabulary: path of the SentencePiece model, or ``bytes``; None for the config's.
-      dtype: element type to write floats in; None to keep each as it is.
-      check: run the result in transformers, and compare what it computes with what T5X's network does; needs the extra
-        ``convert``. By default, a run's checkpoint is checked.
+      step: the step of the run's checkpoint; None for the last one. A path already names its checkpoint.
+      config: the Gin text of the run; empty for the run's own, or for the ``config.gin`` next to the checkpoint.
+      vocabulary: the path of the SentencePiece model, or ``bytes``; None for the config's vocabulary.
+      dtype: the element type in which floats are written; None to keep each unchanged.
+      check: whether to run the result in transformers and compare its results with those of T5X's network; needs the
+        extra ``convert``. By default, a run's checkpoint is checked.
 
     Returns:
-      What was made.
+      A description of the conversion.
 
     Raises:
-      ConversionError: it cannot be converted, or does not compute the same.
-      ValueError: the run wrote no checkpoint, or none at that step; or a path came with a step.
+      ConversionError: the checkpoint cannot be converted, or the result computes something else.
+      ValueError: the run wrote no checkpoint, or none at that step, or a step was given for a path.
     """
     form = Form(to)
     if isinstance(source, RunResult):
@@ -249,7 +250,7 @@ def convert(
 
 
 def _checkpoint_of(run: RunResult, step: int | None) -> str:
-    """Returns the path of a run's checkpoint, the last if no step is given."""
+    """Returns the path of a run's checkpoint, which is the last one if no step is given."""
     by_step = {checkpoint.step: checkpoint.path for checkpoint in run.checkpoints}
     if not by_step or (step is not None and step not in by_step):
         written = ", ".join(map(str, by_step)) or "none"

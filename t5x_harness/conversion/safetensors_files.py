@@ -1,7 +1,7 @@
 """Writes safetensors files of bounded size and reads them, one array at a time.
 
-The library itself writes a file from arrays that are all in memory. Here the header comes first, and each array is
-written to its place when it is available.
+The library itself needs all arrays of a file in memory. Here, the header is written first, and each array is
+written to its place once it is available.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CODES: Mapping[str, str] = {
     "uint8": "U8",
     "bool": "BOOL",
 }
-"""The element types in a header, by NumPy's names."""
+"""The names of element types in a header, by NumPy's names."""
 
 _TYPES = {code: name for name, code in _CODES.items()}
 _ALIGNMENT = 8
@@ -48,7 +48,7 @@ _LONGEST_NAME = 255
 _MOST_DIGITS = 18
 _TOO_LARGE = 2**63
 _HUB_SNAPSHOTS, _HUB_CONTENT = "snapshots", "blobs"
-"""Folders of huggingface_hub's cache: links with the names of files, and the content that they lead to."""
+"""The folders of huggingface_hub's cache: links with the names of files, and the contents that they lead to."""
 
 
 def dtype_named(name: str) -> np.dtype[Any]:
@@ -66,7 +66,7 @@ class Tensor:
 
     @property
     def num_bytes(self) -> int:
-        """The size of its data."""
+        """The size of its data in bytes."""
         return math.prod(self.shape) * dtype_named(self.dtype).itemsize
 
 
@@ -92,8 +92,8 @@ class ShardedWriter:
     Args:
       folder: the folder for the files.
       tensors: all arrays, in their order in the files.
-      metadata: texts for the headers.
-      shard_bytes: the most data of a file; a larger array gets its own file.
+      metadata: the texts for the headers.
+      shard_bytes: the maximum data in a file, in bytes; a larger array gets its own file.
 
     Raises:
       OSError: the disk is full.
@@ -138,14 +138,14 @@ class ShardedWriter:
             stream.write(struct.pack("<Q", len(text)) + text)
             stream.flush()
             if offset:
-                os.posix_fallocate(stream.fileno(), start, offset)  # a full disk is an error now, not a signal later
+                os.posix_fallocate(stream.fileno(), start, offset)  # a full disk is now an error, not a signal later
         self.files.append(file)
         for tensor in shard:
             begin = header[tensor.name]["data_offsets"][0]
             self._places[tensor.name] = _TensorPlace(file, start + begin, tensor)
 
     def write(self, name: str, array: Array) -> None:
-        """Writes an array to its place, in the announced element type."""
+        """Writes an array to its place in the announced element type."""
         view = self._places[name].open("r+")
         view[...] = array
         if isinstance(view, np.memmap):
@@ -163,7 +163,7 @@ class SafetensorsFolder:
       metadata: the texts of the headers.
 
     Raises:
-      ConversionError: there is no file, or a file is damaged or lies outside of the folder.
+      ConversionError: there is no file, or a file is damaged or is outside of the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -211,7 +211,7 @@ class SafetensorsFolder:
         return int(text) if text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
     def read(self, name: str) -> Array:
-        """Returns an array, whose data is read when it is used."""
+        """Returns an array whose data is read when it is used."""
         return self._places[name].open("r")
 
 
@@ -236,7 +236,7 @@ def json_object(text: str | bytes) -> dict[str, Any]:
     """Reads a JSON object from an untrusted source.
 
     Raises:
-      ValueError: it is not an object, has a name twice, or is nested too deeply.
+      ValueError: the text is not an object, contains a name twice, or is nested too deeply.
     """
     try:
         value = json.loads(text, object_pairs_hook=_without_repeats)
@@ -281,7 +281,7 @@ def _in_folder(folder: Path, name: Any) -> Path:
     """Returns a file of a folder by its name.
 
     Raises:
-      ConversionError: the name, or a link of that name, leads out of the folder. Links in the cache of
+      ConversionError: the name, or a link with that name, leads out of the folder. Links in the cache of
         huggingface_hub may lead to its folder of contents.
     """
     if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\0" in name or len(name) > _LONGEST_NAME:

@@ -1,7 +1,7 @@
-"""Checkpoints of T5X: their arrays read one at a time in each layout that T5X reads, and written in orbax's.
+"""T5X checkpoints: reads their arrays one at a time, in each layout that T5X reads, and writes them in orbax's layout.
 
-Reading runs no part of T5X, except for checkpoints of TensorFlow, whose names T5X translates. A written checkpoint has
-parameters and step, without an optimizer's state.
+Reading does not use T5X, except to translate the names in TensorFlow checkpoints. A written checkpoint has
+parameters and a step, but no optimizer state.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class StoredParameters:
       where: the checkpoint, for messages.
       layout: its layout on disk, in words.
       tensors: the arrays without their data, by T5X's names without ``target/``.
-      step: the train step at which it was written; None if it has none.
+      step: the train step at which it was written; None if the checkpoint has none.
       others: the number of other arrays, such as the optimizer's state.
-      read_array: reads the array of a name.
+      read_array: reads the array with a name.
     """
 
     where: str
@@ -67,7 +67,7 @@ class StoredParameters:
         return {name: tensor.shape for name, tensor in self.tensors.items()}
 
     def as_type(self, dtype: str | None) -> StoredParameters:
-        """Returns the same with all floats in another element type; None keeps each as it is."""
+        """Returns the same parameters with all floats in another element type; None keeps each unchanged."""
         if dtype is None:
             return self
         tensors = {
@@ -99,13 +99,13 @@ def read_t5x(path: str) -> StoredParameters:
     """Opens a checkpoint of T5X or of its TensorFlow predecessor.
 
     Args:
-      path: the folder of a checkpoint, or of several, of which the latest counts, or the common prefix of a TensorFlow
-        checkpoint's files; local, or at ``gs://``.
+      path: the folder of a checkpoint, a folder of several (the latest one is used), or the common prefix of a
+        TensorFlow checkpoint's files; a local path or one at ``gs://``.
 
     Raises:
       ConversionError: there is no checkpoint, or it is damaged.
     """
-    path = path if "://" in path else os.path.abspath(path)  # orbax reads no relative path
+    path = path if "://" in path else os.path.abspath(path)  # orbax cannot read relative paths
     path = _latest_in(path)
     layout = layout_of(path)
     if layout is None:
@@ -177,7 +177,7 @@ def _reader_of_file(path: str) -> Callable[[str], Array]:
 
 
 def _read(place: Mapping[str, Any], context: Any) -> Array:
-    """Reads a zarr array by its own metadata, because a copy may have other chunks than the checkpoint says."""
+    """Reads a zarr array using its own metadata, because a copy may have other chunks than the checkpoint records."""
     try:
         array = ts.open({"driver": "zarr", "kvstore": place}, context=context).result()
     except ValueError:
@@ -203,7 +203,7 @@ def _tensorflow(path: str) -> StoredParameters:
 
 
 def _latest_in(path: str) -> str:
-    """Returns the latest checkpoint in a folder, which TensorFlow's state file names; else the path itself."""
+    """Returns the latest checkpoint in a folder, as named by TensorFlow's state file; otherwise the path itself."""
     folder = epath.Path(path)
     if (state := folder / "checkpoint").is_file():
         with state.open("rb") as stream:
@@ -238,7 +238,7 @@ def _nothing_at(path: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class LazyArray:
-    """An array that is made when it is written."""
+    """An array that is computed when it is written."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -251,17 +251,17 @@ class LazyArray:
 
     @property
     def nbytes(self) -> int:
-        """The size of its data once it is made."""
+        """The size in bytes of its data once it is computed."""
         return self.size * int(np.dtype(self.dtype).itemsize)
 
 
 def write_checkpoint(folder: Path, step: int, parameters: Mapping[str, LazyArray]) -> Path:
-    """Writes a checkpoint, making and writing its arrays one after another.
+    """Writes a checkpoint, computing and writing its arrays one after another.
 
     Args:
       folder: the folder for ``checkpoint_<step>``.
-      step: its train step.
-      parameters: the arrays by T5X's names, without ``target/``.
+      step: the checkpoint's train step.
+      parameters: the arrays, by T5X's names without ``target/``.
 
     Returns:
       Its folder.
@@ -275,7 +275,7 @@ def write_checkpoint(folder: Path, step: int, parameters: Mapping[str, LazyArray
     handlers = ocp.type_handlers.create_type_handler_registry((LazyArray, _handler()))
     absl_logger = logging.getLogger("absl")
     level = absl_logger.level
-    absl_logger.setLevel(logging.ERROR)  # it warns that these are not JAX arrays
+    absl_logger.setLevel(logging.ERROR)  # absl logs warnings that these are not JAX arrays
     try:
         state = ocp.PyTreeCheckpointHandler(use_ocdbt=True, type_handler_registry=handlers)
         with ocp.CheckpointManager(
@@ -292,7 +292,7 @@ def write_checkpoint(folder: Path, step: int, parameters: Mapping[str, LazyArray
 
 @functools.cache
 def _handler() -> Any:
-    """Returns the handler that gives orbax the data of a :class:`LazyArray`; the files are those of NumPy arrays."""
+    """Returns the handler that gives orbax the data of a :class:`LazyArray`; the files are like NumPy arrays' files."""
     import orbax.checkpoint as ocp
 
     class LazyArrayHandler(ocp.type_handlers.NumpyHandler):  # type: ignore[misc]
@@ -302,7 +302,7 @@ def _handler() -> Any:
             options: Iterable[Any] = args or [ocp.SaveArgs()] * len(values)
             for value, info, option in zip(values, infos, options, strict=True):
                 for future in await super().serialize([value.make()], [info], [option]):
-                    future.result()  # so that one array is in memory at a time
+                    future.result()  # so that only one array is in memory at a time
             return []
 
     return LazyArrayHandler(deepcopy_host_arrays=False)

@@ -1,4 +1,4 @@
-"""Folders of transformers, written and read: configs, the arrays as safetensors, and the tokenizer."""
+"""Writes and reads transformers folders: configs, the arrays as safetensors, and the tokenizer."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 STEP, LAYOUT = "t5x_step", "t5x_layout"
-"""Texts in the headers of the files, from which the original checkpoint of T5X can be restored."""
+"""The keys of header texts from which the original T5X checkpoint can be restored."""
 
 _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
-_LEFT_OVER = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # which transformers skips, too
+_LEFT_OVER = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # transformers also skips it
 _DECODER_LAYERS, _BUCKETS = "num_decoder_layers", "relative_attention_num_buckets"
 _LARGEST = 2**31 - 1
 _SIZES = {
@@ -64,10 +64,10 @@ def write_transformers(
       sizes: the sizes of the network.
       flavor: its form in transformers.
       settings: the settings in its config.
-      shard_bytes: the most data of a file.
+      shard_bytes: the maximum data in a file, in bytes.
 
     Returns:
-      The files.
+      The files that were written.
     """
     wanted = parameters(sizes)
     tensors = [
@@ -90,17 +90,17 @@ def write_transformers(
 
 
 def read_transformers(folder: Path, scanned: bool | None = None) -> tuple[StoredParameters, Architecture]:
-    """Opens a model of transformers as parameters of T5X.
+    """Opens a transformers model as T5X parameters.
 
     Args:
       folder: a folder with config.json and safetensors.
-      scanned: whether T5X scans its layers; None for the original layout, or umT5's default.
+      scanned: whether T5X should scan the model's layers; None for the original layout, or umT5's default.
 
     Returns:
       The parameters, each assembled when it is read, and their sizes.
 
     Raises:
-      ConversionError: it is not a T5, its arrays are not those that its config says, or a file is damaged.
+      ConversionError: the model is not a T5, its arrays do not match its config, or a file is damaged.
     """
     config = read_json(folder / CONFIG)
     if config.get("model_type") not in list(ModelType):
@@ -170,7 +170,7 @@ def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, s
     has_head = LOGITS in arrays.tensors and not _same(arrays, LOGITS)
     own_logits = has_head or config.get("tie_word_embeddings") is False
     is_scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
-    # transformers before 5.24 saved every umT5 with tie_word_embeddings = true, which means nothing there.
+    # Before 5.24, transformers saved every umT5 with tie_word_embeddings = true, which has no meaning for these models.
     tells = config["model_type"] == ModelType.T5 or (is_umt5 and "scale_decoder_outputs" in config)
     if tells and bool(is_scaled) is own_logits:
         raise ConversionError(
@@ -194,7 +194,7 @@ def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, s
 
 
 def _layout(folder: Path, metadata: Mapping[str, str], is_umt5: bool) -> tuple[int | None, bool]:
-    """Returns the axis of scanned layers and whether heads are joined, from the headers, or T5X's defaults."""
+    """Returns the axis of scanned layers and whether heads are joined, from the headers or else T5X's defaults."""
     try:
         layout = json_object(metadata.get(LAYOUT, "{}"))
         match layout.get("scan_axis", 1 if is_umt5 else None), layout.get("joined_heads", not is_umt5):
@@ -206,7 +206,7 @@ def _layout(folder: Path, metadata: Mapping[str, str], is_umt5: bool) -> tuple[i
 
 
 def _same(arrays: SafetensorsFolder, name: str) -> bool:
-    """Tells whether an array equals the embedding."""
+    """Returns whether an array equals the embedding."""
     if EMBEDDING not in arrays.tensors or arrays.tensors[name].shape != arrays.tensors[EMBEDDING].shape:
         return False
     return bool(np.array_equal(arrays.read(name), arrays.read(EMBEDDING)))
@@ -216,7 +216,7 @@ def read_json(file: Path) -> dict[str, Any]:
     """Reads a JSON object.
 
     Raises:
-      ConversionError: the file is missing, or is not a JSON object.
+      ConversionError: the file is missing or is not a JSON object.
     """
     try:
         return json_object(file.read_bytes())
@@ -241,7 +241,7 @@ _HOW = "give it with --vocabulary=PATH or --vocabulary=bytes"
 
 @dataclasses.dataclass(frozen=True)
 class Tokenizer:
-    """A tokenizer that was written, or was left out.
+    """A tokenizer that was written or left out.
 
     Attributes:
       files: the files that were written.
@@ -264,7 +264,7 @@ def write_tokenizer(
       sizes: the sizes of its network.
       flavor: its form in transformers.
       settings: the settings in its config.
-      required: whether the user named the vocabulary, so that it is an error if it cannot be read.
+      required: whether the user named the vocabulary, which makes it an error if it cannot be read.
 
     Raises:
       ConversionError: the vocabulary does not fit the embedding, is not a SentencePiece model, or is required and
@@ -311,7 +311,7 @@ def _of_pieces(folder: Path, sizes: Architecture, vocabulary: Vocabulary, conten
         warnings.append(
             f"{vocabulary} has {own} sentinels, and SeqIO adds {vocabulary.extra_ids}: the tokenizer has the latter"
         )
-    elif own:  # transformers adds sentinels itself, at the ids that these have
+    elif own:  # transformers itself adds sentinels, with the same ids
         del model.pieces[len(model.pieces) - own :]
     if model.trainer_spec.byte_fallback:
         warnings.append(
@@ -326,7 +326,7 @@ def _of_pieces(folder: Path, sizes: Architecture, vocabulary: Vocabulary, conten
 
 
 def _content(path: str) -> bytes | None:
-    """Returns a file's content, or None if it cannot be read from here."""
+    """Returns a file's content, or None if the file cannot be read from here."""
     local = local_path(path)
     if local is None and is_unreachable(path):
         return None
