@@ -1,1 +1,1 @@
-"""Folders of this machine and of buckets: their addresses, their contents, and who may write them."""
+"""Folders on this machine and in buckets: their addresses, their contents, and the locks for their writers."""

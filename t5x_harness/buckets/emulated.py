@@ -16,7 +16,7 @@ _BUCKETS = "buckets"
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """An emulated Cloud Storage, whose objects are files of this machine.
+    """An emulated Cloud Storage, whose objects are files on this machine.
 
     Attributes:
       standins: the folder for the stand-ins that processes of ``exec`` and ``serve`` make; None in any other process.

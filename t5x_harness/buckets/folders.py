@@ -1,4 +1,4 @@
-"""Folders on this machine and of buckets in Cloud Storage, behind the same few calls."""
+"""Folders on this machine and in buckets of Cloud Storage, behind the same few calls."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class StagedFile:
 
 
 class Folder:
-    """A folder of a bucket.
+    """A folder in a bucket.
 
     Every method raises StorageError if the bucket does not exist or the service refuses.
 
@@ -234,7 +234,7 @@ def _as_storage_error(address: str) -> Iterator[None]:
 
 
 class LocalFolder:
-    """A folder of this machine.
+    """A folder on this machine.
 
     All versions are 0: only the process that holds the lock writes, and the kernel keeps the lock while it lives.
     """
@@ -314,7 +314,7 @@ AnyFolder = Folder | LocalFolder
 
 
 def folder_at(address: str, project: str | None = None) -> AnyFolder:
-    """Returns the folder at a path of this machine, or at ``gs://…`` or ``/gcs/…``.
+    """Returns the folder at a path on this machine, or at ``gs://…`` or ``/gcs/…``.
 
     Raises:
       StorageError: the address names no bucket or another storage, or there are no credentials.

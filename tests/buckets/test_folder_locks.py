@@ -1,4 +1,4 @@
-"""A folder has one writer, on this machine and in a bucket; another may follow one that was killed."""
+"""A folder has one writer, on this machine and in a bucket; another can take over from one that was killed."""
 
 from __future__ import annotations
 

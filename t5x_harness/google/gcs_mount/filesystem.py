@@ -306,7 +306,7 @@ class FileSystem:
         return (n for n in self._by_path.values() if n.unsaved and os.path.dirname(n.path) == folder)
 
     def _in_its_folder(self, path: bytes, make: Callable[[], Made]) -> Made:
-        """Makes a file or folder; if the folders above it went with their last object, makes these and tries again."""
+        """Makes a file or folder; if the folders above it went with their last object, makes them again first."""
         try:
             return make()
         except FileNotFoundError:

@@ -32,7 +32,7 @@ class MountMode(enum.StrEnum):
 
 
 def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> Way:
-    """Makes this process, and all that it starts from now on, see the store at ``/gcs``, permanently; returns how.
+    """Makes this process, and all that it starts from now on, see the store at ``/gcs`` permanently; returns the way.
 
     The process must have a single thread, as after a fork: the kernel refuses any other a user namespace. If the
     machine allows no namespace, Python is patched; see :func:`patch`. The folder ``buckets`` is made if needed.
@@ -83,7 +83,7 @@ def mount_namespace(root: str | os.PathLike[str], mode: MountMode | str) -> None
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Mounts the store, and becomes the command; started by the words of ``command_prefix``.
+    """Mounts the store and becomes the command; the words of ``command_prefix`` call this.
 
     Args:
       arguments: the mode, the root of the store, and the words of the command.

@@ -18,7 +18,7 @@ _ATTR_OUT = struct.Struct("=Q2I")
 
 
 class Attributes(NamedTuple):
-    """The attributes of a node, which belongs to this process's user and has one time for all three, in nanoseconds."""
+    """The attributes of a node: it belongs to this process's user, and its three times are the same, in nanoseconds."""
 
     node: int
     mode: int
@@ -42,7 +42,7 @@ class Attributes(NamedTuple):
 
 
 class FileGeneration(NamedTuple):
-    """The values that differ between generations of stored files, renamed ones included; times are in nanoseconds."""
+    """The values that differ between generations of stored files, including renamed ones; times are in nanoseconds."""
 
     inode: int
     modified: int
@@ -86,10 +86,10 @@ class StagedContent:
     def publish(self, path: bytes, base: FileGeneration | None) -> FileGeneration:
         """Puts the content into the store atomically, and returns the generation; needs the lock on the files.
 
-        The generation ``base`` must be there now; None stands for no file.
+        The file has to have the generation ``base`` now; None means that it does not exist.
 
         Raises:
-          OSError: ESTALE if there is another generation, or an error of the disk; the content is still not stored.
+          OSError: ESTALE if the file has another generation, or an error of the disk; the content is still not stored.
         """
         if base is not None and not base.is_at(path):
             raise OSError(errno.ESTALE, "the object was replaced or deleted meanwhile")

@@ -77,7 +77,7 @@ def _try(root: str, mode: MountMode) -> str | None:
 
 
 def command_prefix(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> list[str]:
-    """Returns words in front of a command that make it, and all that it starts, see the store at ``/gcs``.
+    """Returns words to put before a command so that it, and all that it starts, sees the store at ``/gcs``.
 
     The command replaces the started process, so that signals, status and output are its own. Unlike :func:`probe` and
     :func:`launched`, this does not check whether the machine allows it. It makes the folder ``buckets``.

@@ -17,7 +17,7 @@ from t5x_harness.google.gcs_mount.nodes import Handle, Node
 from t5x_harness.system.processes import side_process
 
 MAX_WRITE = 1 << 20
-"""The most bytes that the kernel may send in one write, as in gcsfuse."""
+"""The maximum number of bytes that the kernel may send in one write, the same as in gcsfuse."""
 
 _IN_HEADER = struct.Struct("=IIQQIIIHH")
 _OUT_HEADER = struct.Struct("=IiQ")

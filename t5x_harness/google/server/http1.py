@@ -89,7 +89,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
         self.data_received(bytes(self._server.buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Parses the next bytes. An earlier protocol of the connection hands over its own bytes this way, too."""
+        """Parses the next bytes. An earlier protocol of the connection also hands over its bytes this way."""
         while data:
             if self._parser.over:
                 self._early += data

@@ -72,7 +72,7 @@ class Chunks:
 
 
 LONGEST_HEAD = 1 << 16
-"""The most bytes in a request's head. A name of 1024 bytes takes three times that when it is percent-encoded."""
+"""The maximum size of a request's head, in bytes. A percent-encoded name of 1024 bytes takes three times its size."""
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _IDENTITY = re.compile(rb"(?im)^transfer-encoding:[ \t]*identity[ \t]*\r?\n")

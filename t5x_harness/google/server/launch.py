@@ -53,7 +53,7 @@ class Launched:
         return self._life
 
     def how_it_ended(self) -> str:
-        """Describes how the server ended; empty while it runs."""
+        """Describes how the server ended; returns an empty string while it runs."""
         if not _readable(self._life, 0):
             return ""
         # A server that is not killed removes its folder before it ends.
@@ -167,7 +167,7 @@ def _ready_line(descriptor: int, output: IO[bytes] | None) -> bytes:
 
 
 def _readable(descriptor: int, seconds: float) -> bool:
-    """Waits until a descriptor has data or its end; returns whether it does in time."""
+    """Waits until a descriptor has data or has reached its end; returns whether that was in time."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(max(0.0, seconds) * 1000))

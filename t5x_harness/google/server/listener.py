@@ -124,7 +124,7 @@ Reader = Callable[[Address, Address], tuple[int, int] | None]
 
 
 class Peers:
-    """Decides whose connections are served: those of the user that runs this process, and those of root, or ``served``.
+    """Decides whose connections are served: those of the users ``served``, by default this process's user and root.
 
     Root can read this user's files and memory in any case, so refusing it would protect nothing.
     """
@@ -140,7 +140,7 @@ class Peers:
         return self._read is not None
 
     def refusal(self, peer: Address, local: Address) -> str | None:
-        """Returns None if a connection is served, and otherwise why not; empty if the client is gone."""
+        """Returns None if a connection is served, and otherwise the reason; it is empty if the client is gone."""
         if self._read is None:
             return None
         try:
@@ -159,7 +159,7 @@ class Peers:
             self._diag = None
 
     def _ask_kernel(self, peer: Address, local: Address) -> tuple[int, int] | None:
-        """Asks the kernel for one socket with sock_diag(7), in a time that does not depend on the number of sockets."""
+        """Asks the kernel for one socket with sock_diag(7); the time does not depend on the number of sockets."""
         if self._diag is None:
             self._diag = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NETLINK_SOCK_DIAG)
             # The kernel enforces the timeout, so no call has to poll first.

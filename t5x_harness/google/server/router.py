@@ -116,7 +116,7 @@ def front(
     """Returns the application for all of Google's hosts and for this machine's own names.
 
     Args:
-      vertex: answers for Vertex AI and for projects.
+      vertex: the service that answers for Vertex AI and for projects.
       refusals: the proxy's refusals, which the private path ``PRIVATE/refused`` returns.
     """
 

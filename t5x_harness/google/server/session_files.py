@@ -80,7 +80,7 @@ def service_account(key: bytes, token_uri: str) -> str:
 def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
     """Writes the certificates and creates the empty folders; returns a context for clients' connections.
 
-    It prefers HTTP/1.1, and accepts ``h2`` from clients that offer nothing else, as only gRPC's do.
+    It prefers HTTP/1.1, and accepts ``h2`` from clients that offer nothing else, which only gRPC clients do.
     """
     for empty in (folder.gcloud, folder.gsutil, folder.no_certificates, folder.programs):
         empty.mkdir()

@@ -133,7 +133,7 @@ class Database:
         self._execute(_MOVES)
         self._execute("PRAGMA synchronous = NORMAL")
         with contextlib.suppress(sqlite3.OperationalError):  # the disk is full: the log stays as it is
-            self._execute("PRAGMA wal_checkpoint(TRUNCATE)")  # of a killed server
+            self._execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log of a killed server
         latest = "SELECT max(last, (SELECT coalesce(max(generation), 0) FROM objects)) FROM clock"
         self._last: int = self._execute(latest).fetchone()[0]
         self._checkpointed = self._connection.total_changes

@@ -1,4 +1,4 @@
-"""The values of storage: buckets, objects, and the conditions under which a request holds."""
+"""The values of storage: buckets, objects, and the conditions of requests."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ async def _layout(store: ObjectStore, bucket: str) -> Answer:
 
 
 async def _whole(store: ObjectStore, request: StorageRequest) -> Answer:
-    """Answers one call of a batch, errors included; a batch cannot ask for media."""
+    """Answers one call of a batch, including errors; a batch cannot request media."""
     try:
         answered = await _json(store, request)
     except StoreError as error:

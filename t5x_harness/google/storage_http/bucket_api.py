@@ -95,7 +95,7 @@ _OWN = {"kind", "id", "name", "selfLink", PROJECT_FIELD, "metageneration", "etag
 """The fields that the service sets."""
 
 _MOST = 1000
-"""The most buckets on a page."""
+"""The maximum number of buckets on a page."""
 
 
 async def answer_buckets(store: ObjectStore, request: StorageRequest) -> Answer:

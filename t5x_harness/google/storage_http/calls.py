@@ -97,7 +97,7 @@ async def with_entity_tags(
 
     Raises:
       PreconditionFailed: the object has none of the required tags, or an excluded one.
-      StoreError: as ``ObjectStore.stat`` does, except for a missing object.
+      StoreError: the errors of ``ObjectStore.stat``, except the one for a missing object.
     """
     if headers.keys().isdisjoint(("if-match", "if-none-match")):
         return given

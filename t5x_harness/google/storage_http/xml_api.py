@@ -129,7 +129,7 @@ def _fields(request: StorageRequest) -> ObjectFields:
 
 
 def _utf8(value: str) -> str:
-    """Decodes a header's value, which was read as Latin-1, as UTF-8 if it is valid."""
+    """Decodes a header's value, which was read as Latin-1, as UTF-8 if it is valid UTF-8."""
     try:
         return value.encode("latin-1").decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Requests of the kernel that come at bad moments, or with odd values."""
+"""Kernel requests that arrive at bad moments or have odd values."""
 
 from __future__ import annotations
 

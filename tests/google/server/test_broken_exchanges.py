@@ -83,7 +83,7 @@ def test_an_upload_broken_off_leaves_nothing_behind_and_nothing_is_said(storage:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RST)
     incoming = storage.endpoints.root / ".t5x-harness" / "incoming"
     deadline = time.monotonic() + 60
-    while list(incoming.iterdir()) and time.monotonic() < deadline:  # until the server has noticed all the ends
+    while list(incoming.iterdir()) and time.monotonic() < deadline:  # until the server has noticed all disconnects
         time.sleep(0.05)
     assert list(incoming.iterdir()) == []
     with storage.connection() as connection:

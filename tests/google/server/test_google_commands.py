@@ -240,7 +240,7 @@ def test_serve_is_for_shells_until_it_is_ended(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["cloud"]
 
 
-# Starts a command as a shell does in a script for a command with an &.
+# Starts a command in the way in which a script's shell starts one with an &.
 IN_THE_BACKGROUND = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
 
 

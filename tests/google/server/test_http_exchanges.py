@@ -115,7 +115,7 @@ def test_a_server_that_ends_closes_a_connection_on_which_only_a_head_came() -> N
 
 @pytest.mark.parametrize(("end", "kind"), [("end", bytes), ("reset", ConnectionResetError)])
 def test_an_application_ends_the_connection_in_the_middle_of_an_answer(end: str, kind: type) -> None:
-    """Faults do so, through the connection in the ASGI state; an end, unlike a reset, first sends the pending bytes."""
+    """Faults do so through the connection in the ASGI state; an end, unlike a reset, first sends the pending bytes."""
 
     async def app(scope: Any, _receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"10")]})

@@ -1,4 +1,4 @@
-"""TensorFlow's `Transfer-Encoding: identity` is dropped, and bodies end correctly, in any pieces of a request."""
+"""TensorFlow's `Transfer-Encoding: identity` is dropped, and bodies end correctly, however a request is split."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ print([name for name, data in read.items() if data != b"0123456789" * 10_000])
 
 
 def _missing() -> list[str]:
-    """Returns the libraries that are not installed, without importing any, because that takes longest."""
+    """Returns the libraries that are not installed, without importing any, because imports take long."""
     names = ("tensorflow", "tensorstore", "gcsfs")
     return [name for name in names if importlib.util.find_spec(name) is None]
 

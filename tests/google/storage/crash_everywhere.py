@@ -1,7 +1,7 @@
 """A script that kills a forked store before each of its disk operations, and checks what the next store finds.
 
-Its argument is a folder to work in. It prints the number of crashes that were survived, or fails at the first other
-one.
+Its argument is a folder to work in. It prints the number of crashes that were survived, or fails at the first one
+that was not.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Interleaving:
     """Lets actors run in turns.
 
     Args:
-      chance: picks the actor that continues after each step; the same seed always yields the same order.
+      chance: the generator that picks the next actor after each step; the same seed always yields the same order.
     """
 
     def __init__(self, chance: Random) -> None:

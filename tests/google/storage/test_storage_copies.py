@@ -70,7 +70,7 @@ def test_a_composition_is_its_sources_one_after_the_other(store: ObjectStore) ->
     assert content(store, "c") == b"hello world"
     assert (composed.md5, composed.crc32c, composed.component_count) == (None, crc32c_of(b"hello world"), 2)
     assert composed.fields == ObjectFields(metadata={"k": "v"})  # only the given fields
-    again = store.compose("data", "c", [SourceObject("data", "c"), *sources])  # appends to its first source
+    again = store.compose("data", "c", [SourceObject("data", "c"), *sources])  # appends to an object
     assert (content(store, "c"), again.component_count) == (b"hello worldhello world", 4)
     overwritten = store.write("data", "c", b"plain")
     assert (overwritten.component_count, overwritten.md5 is None) == (None, False)

@@ -1,4 +1,4 @@
-"""All legal names work; one that a folder can hold becomes a file, and of two conflicting names the first stays so."""
+"""All legal names work; one that a folder can hold becomes a file, and of two conflicting names, the first one wins."""
 
 from __future__ import annotations
 

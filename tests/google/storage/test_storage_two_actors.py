@@ -66,7 +66,7 @@ class Deed:
 
     Attributes:
       name: a description for messages.
-      run: carries out the action on the store.
+      run: a function that carries out the action on the store.
       steps: the steps on the state; the first one that returns a result ends the action.
     """
 

@@ -51,7 +51,7 @@ def test_a_finished_upload_says_again_what_it_wrote(root: Path) -> None:
         assert store.uploads.finish(upload.id) == written
         found = store.uploads.get(upload.id)
         assert (found.finished, found.received) == (written, 1)
-        assert store.uploads.append(upload.id, 0, b"1") == 1  # sent by a client that does not know that it has ended
+        assert store.uploads.append(upload.id, 0, b"1") == 1  # sent by a client that does not know of its end
         with pytest.raises(Invalid, match="The upload of data/a is finished"):
             store.uploads.append(upload.id, 1, b"2")
         assert content(store, "a") == b"overwritten since"

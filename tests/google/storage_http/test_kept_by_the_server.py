@@ -1,4 +1,4 @@
-"""The next server has all that a server acknowledged, even if that was killed."""
+"""The next server has all that a server acknowledged, even if the first one was killed."""
 
 from __future__ import annotations
 
