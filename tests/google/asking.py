@@ -22,7 +22,7 @@ def ask(
     body: Any = None,
     headers: Mapping[str, str] | None = None,
 ) -> Any:
-    """Returns the JSON of an answer of one of Google's hosts, also of an error."""
+    """Returns the JSON of an answer from one of Google's hosts, even if it is an error."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         session.endpoints.url + path, data, {"Host": host, **(headers or {})}, method=method

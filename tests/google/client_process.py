@@ -1,4 +1,4 @@
-"""A Python process that only its environment redirects to an emulated Google Cloud, and that runs code for tests."""
+"""A Python process that runs code for tests. Only its environment redirects it to an emulated Google Cloud."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 __all__ = ["ClientError", "ClientProcess"]
 
-# Runs the code on each line with the same global names, and sends the value of `result` back.
+# Runs the code on each line with the same globals, and sends back the value of `result`.
 _LOOP = """
 import json, sys, traceback
 asked, told = open(int(sys.argv[1])), open(int(sys.argv[2]), "w")
@@ -48,10 +48,10 @@ class ClientProcess:
     Args:
       environment: the whole environment of the process.
       log: the file for its output.
-      interpreter: the Python that it runs.
+      interpreter: the Python interpreter that it runs.
 
     Attributes:
-      interpreter: as above.
+      interpreter: the Python that it runs.
     """
 
     def __init__(self, environment: Mapping[str, str], log: Path, interpreter: str = sys.executable) -> None:
@@ -82,7 +82,7 @@ class ClientProcess:
         return self.finish()
 
     def start(self, code: str, **given: Any) -> None:
-        """Begins to run code like :meth:`run`, without waiting for it."""
+        """Starts to run code like :meth:`run`, without waiting for it."""
         print(json.dumps([textwrap.dedent(code), given]), file=self._asked, flush=True)
 
     def finish(self) -> Any:

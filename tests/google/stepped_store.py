@@ -1,4 +1,4 @@
-"""Two actors that use one state at once, step by step in an order that a test chooses."""
+"""Two actors that use one state concurrently, step by step, in an order that a test chooses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class SteppedStore(MemoryStore):
 
 
 class _Gate:
-    """An actor waits here for its turn."""
+    """A gate at which an actor waits for its turn."""
 
     def __init__(self) -> None:
         self.arrived, self.go = threading.Semaphore(0), threading.Semaphore(0)
@@ -48,12 +48,13 @@ def interleave(
 
     Args:
       store: the state that they use. Each use is a step.
-      first: an actor.
-      second: the other one.
-      order: for each step, whether it is the second's; when it is at its end, or an actor is, the other one goes on.
+      first: the first actor.
+      second: the second actor.
+      order: for each step, whether the second actor takes it. After the end of the order, the first actor continues;
+        after the end of one actor, the other one continues.
 
     Returns:
-      What each actor returned or raised.
+      The result or the exception of each actor.
     """
     gates = [_Gate(), _Gate()]
 

@@ -60,7 +60,7 @@ def test_each_run_finds_the_users_buckets_and_nothing_of_the_runs_before(google:
     request = urllib.request.Request(upload, b"x", {"Content-Type": "text/plain"}, method="POST")
     urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
         request
-    ).close()  # kept outside of the bucket's folder
+    ).close()  # stored outside the bucket's folder
     assert "a//b" in names(first, "my-bucket")
     google.leave(first)
     second = google.enter()
@@ -258,7 +258,7 @@ def test_no_file_has_a_name_that_leads_out_of_its_bucket(tmp_path: Path) -> None
 
 
 def test_a_bucket_that_was_made_for_a_request_is_not_the_users(tmp_path: Path) -> None:
-    """MODEL_DIR creates the bucket, and a vocabulary that the real bucket has still gets a stand-in."""
+    """A bucket may exist only because of MODEL_DIR; a vocabulary that is in the real bucket still gets a stand-in."""
     with ObjectStore(tmp_path, create_buckets=True) as objects:
         objects.create_bucket("given")
         objects.bucket("made")
@@ -275,7 +275,7 @@ def test_no_store_without_the_variable() -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A root of serve --root, with the bucket b."""
+    """Returns a root folder of serve --root, with the bucket bbb."""
     for name in ("cloud/buckets/bbb", "cloud/.t5x-harness"):
         (tmp_path / name).mkdir(parents=True)
     return tmp_path / "cloud"

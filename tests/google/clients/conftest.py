@@ -1,6 +1,6 @@
-"""Unmodified clients: in this process, and in one more that imports TensorFlow once for all tests.
+"""Unmodified clients: in this process, and in another one that imports TensorFlow once for all tests.
 
-What leads them to the emulated Google Cloud is the environment alone.
+Only the environment redirects them to the emulated Google Cloud.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def read_by_tensorstore(bucket, name):
     return bytes(ts.KvStore.open({"driver": "gcs", "bucket": bucket}).result().read(name).result().value)
 """
 
-# gcsfs looks at it when it is imported, which the modules here do before any test.
+# gcsfs reads it on import, and the modules in this folder import gcsfs before any test.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 _NEEDED = ("tensorflow", "tensorstore", "orbax.checkpoint", "etils.epath", "gcsfs", "fsspec", "google.cloud.storage")
@@ -43,8 +43,8 @@ Run = Callable[..., Any]
 def _installed() -> None:
     for name in _NEEDED:
         try:
-            found = importlib.util.find_spec(name)  # TensorFlow is not for this process
-        except ModuleNotFoundError:  # not even the package that it is in
+            found = importlib.util.find_spec(name)  # TensorFlow must not be imported here
+        except ModuleNotFoundError:  # not even its parent package is installed
             found = None
         if found is None:
             pytest.skip(f"{name} is not installed")
@@ -59,7 +59,7 @@ def client_environment(fake_gcs_server: EmulatedCloud, tmp_path_factory: pytest.
 
 @pytest.fixture
 def run_command(client_environment: Mapping[str, str], tmp_path: Path) -> Callable[..., None]:
-    """Runs a command in the test's folder, redirected to the emulated Google Cloud; it has to succeed."""
+    """Returns a function that runs a command in the test's folder with the emulated cloud; it has to succeed."""
 
     def run(*command: str) -> None:
         done = asking.run_command(*command, env=client_environment, cwd=tmp_path)
@@ -80,13 +80,13 @@ def _tensors(
 
 @pytest.fixture
 def tensors(_tensors: ClientProcess, fake_gcs: FakeGcs) -> Run:
-    """A process with TensorFlow as ``tf``, tensorstore as ``ts`` and NumPy as ``np``; ``fake_gcs`` is its cloud."""
+    """Yields a process with TensorFlow as ``tf``, tensorstore as ``ts`` and NumPy as ``np``, on ``fake_gcs``."""
     return _tensors.run
 
 
 @pytest.fixture
 def readers(tensors: Run) -> Mapping[str, Reader]:
-    """Clients that read an object, by their names."""
+    """Returns functions that read an object with a client, by the clients' names."""
     import gcsfs
     from google.cloud import storage
 
@@ -108,7 +108,7 @@ def readers(tensors: Run) -> Mapping[str, Reader]:
 
 @pytest.fixture
 def read_back(readers: Mapping[str, Reader]) -> Callable[..., None]:
-    """Reads objects through all clients but the one that wrote them, and compares."""
+    """Returns a function that reads objects through all clients except the one that wrote them, and compares."""
 
     def check(bucket: str, written: Mapping[str, bytes], *, by: str) -> None:
         others = [name for name in readers if name != by]
@@ -122,7 +122,7 @@ def read_back(readers: Mapping[str, Reader]) -> Callable[..., None]:
 
 @pytest.fixture
 def fetch_folder(readers: Mapping[str, Reader], tmp_path: Path) -> Callable[[str, str], Path]:
-    """Copies all objects below a prefix to a folder, if two clients, none of them TensorFlow, read the same."""
+    """Returns a function that copies objects with a prefix to a folder. Two clients have to read the same bytes."""
     from google.cloud import storage
 
     def fetch(bucket: str, prefix: str) -> Path:

@@ -1,4 +1,4 @@
-"""google-cloud-storage in this process, with all that trainers' scripts use of it."""
+"""google-cloud-storage in this process, with all features that trainers' scripts use."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_a_move_is_one_step(client: Any, bucket: Any, fake_gcs: Any, read_back: 
     read_back(bucket.name, {"two": b"one"}, by="google-cloud-storage")
     assert [request.object for request in fake_gcs.requests if request.operation == "move"][-2:] == ["two", "two"]
     fake_gcs.lose(on="move")
-    with pytest.raises(exceptions.NotFound):  # its own first attempt has moved the object, as with Google
+    with pytest.raises(exceptions.NotFound):  # the client's own first attempt moved the object, as it would with Google
         bucket.move_blob(bucket.blob("two"), "three", if_generation_match=0)
     read_back(bucket.name, {"three": b"one"}, by="google-cloud-storage")
 
@@ -141,7 +141,7 @@ def test_a_move_is_one_step(client: Any, bucket: Any, fake_gcs: Any, read_back: 
 def test_a_rewrite_in_several_calls(client: Any, bucket: Any, read_back: Callable[..., None]) -> None:
     bucket.blob("large").upload_from_string(BODY)
     elsewhere = client.create_bucket(f"{bucket.name}-eu", location="EU")
-    # The library has no argument for it, so its own connection asks.
+    # The library has no argument for this, so the test uses the library's connection.
     path = f"{bucket.blob('large').path}/rewriteTo{elsewhere.blob('large').path}"
     query, calls = {"maxBytesRewrittenPerCall": 4 << 20}, 0
     while True:

@@ -1,4 +1,4 @@
-"""Clients under ``t5x-harness exec --google`` and ``serve`` meet Google's own errors."""
+"""Clients under ``t5x-harness exec --google`` and ``serve`` get Google's own errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults as unmodified clients meet them: they try again, and what they write is whole; or they give up and say so."""
+"""Faults with unmodified clients: they try again, and their writes are complete; or they give up with an error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _body(tensors: Any) -> None:
 
 
 def met(gcs: Any, operation: str) -> list[str]:
-    """The faults that requests for an operation met, in order."""
+    """Returns the faults that requests for an operation hit, in order."""
     return [it.fault for it in gcs.requests if it.operation == operation and it.fault]
 
 
@@ -50,7 +50,7 @@ READ = {
 def test_writing_goes_on(
     tensors: Any, fake_gcs: Any, gcs_bucket: str, read_back: Any, client: str, fault: str, arguments: dict[str, Any]
 ) -> None:
-    after = {"after": 1} if client == "tensorflow" else {}  # its first request says only what comes
+    after = {"after": 1} if client == "tensorflow" else {}  # its first request only announces the upload
     getattr(fake_gcs, fault)(**arguments, on="upload", match="x", **after)
     tensors(WRITE[client], bucket=gcs_bucket)
     assert met(fake_gcs, "upload") == [fault] * arguments.get("times", 1)
@@ -133,7 +133,7 @@ def test_google_cloud_storage_goes_on(
     from google.cloud import storage
 
     bucket = storage.Client().bucket(gcs_bucket)
-    getattr(fake_gcs, fault)(**arguments, on="upload", match="x", after=1)  # not where the upload begins
+    getattr(fake_gcs, fault)(**arguments, on="upload", match="x", after=1)  # not the request that begins the upload
     bucket.blob("x", chunk_size=1 << 19).upload_from_file(io.BytesIO(BODY), if_generation_match=0)
     read_back(gcs_bucket, {"x": BODY}, by="google-cloud-storage")
     if "bytes" not in arguments:
@@ -149,6 +149,6 @@ def test_an_answer_that_is_lost_looks_like_a_broken_condition(fake_gcs: Any, gcs
 
     blob = storage.Client().bucket(gcs_bucket).blob("x")
     fake_gcs.lose(on="upload", match="x")
-    with pytest.raises(exceptions.PreconditionFailed):  # its own first attempt has made the object
+    with pytest.raises(exceptions.PreconditionFailed):  # the client's own first attempt created the object
         blob.upload_from_string(b"x", if_generation_match=0)
     assert blob.download_as_bytes() == b"x"

@@ -1,4 +1,4 @@
-"""gcsfs, fsspec and what is built on them, in this process."""
+"""gcsfs, fsspec and libraries that are based on them, in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gcloud storage`` and ``gsutil``, where they are installed."""
+"""``gcloud storage`` and ``gsutil``, if they are installed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Configs that are read from a bucket, with what they include.
+"""Configs that are read from a bucket, together with the files that they include.
 
-Neither T5X nor gin has a reader for buckets of its own (gin.tf, which had one, fails to import on this TensorFlow):
-a job gives gin TensorFlow's.
+Neither T5X nor gin has its own reader for buckets (gin.tf, which had one, fails to import with this TensorFlow). A job
+registers TensorFlow's reader with gin.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Eight processes write one database and objects of their own while storage fails: nothing is lost."""
+"""Eight processes write to one database, and to their own objects, while storage fails: nothing is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 WRITERS = 8
 KEYS = 24  # of each writer
 
-# Retries come at once, so that the test does not wait; how many there are is as it is by default.
+# Retries happen almost immediately, so that the test does not wait. Their number is the default.
 WRITER = """
 import sys, tensorstore as ts
 

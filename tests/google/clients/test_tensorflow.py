@@ -1,4 +1,4 @@
-"""TensorFlow, whose addresses of storage are compiled in, through the proxy and TLS."""
+"""TensorFlow, whose storage addresses are compiled in, through the proxy and TLS."""
 
 from __future__ import annotations
 
@@ -180,5 +180,5 @@ def test_saved_models_and_checkpoints(tensors: Any, gcs_bucket: str, fetch_folde
     assert tensors(use, folder=f"gs://{gcs_bucket}/saved") == wanted
     folder = fetch_folder(gcs_bucket, "saved")
     assert sorted(path.name for path in folder.glob("checkpoints/*.index")) == ["ckpt-2.index", "ckpt-3.index"]
-    # The file "checkpoint" names its folder as TensorFlow wrote it, relative to itself.
+    # The file "checkpoint" has paths relative to its own folder, as TensorFlow wrote it.
     assert tensors(use, folder=str(folder)) == wanted

@@ -1,4 +1,4 @@
-"""tensorstore, the checkpoints of orbax on it, and etils.epath beside them."""
+"""tensorstore, orbax's checkpoints that are based on it, and etils.epath."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_epath(tensors: Any, gcs_bucket: str, read_back: Callable[..., None]) ->
 
 
 def test_orbax_clears_up_what_is_no_checkpoint(tensors: Any, fake_gcs: Any, gcs_bucket: str) -> None:
-    """What the plan's warning CKP22 says, with the options that T5X gives to orbax."""
+    """This is the case of the plan's warning CKP22, with the options that T5X passes to orbax."""
     kept = {"run/config.gin": "", "run/checkpoint_6/commit_success.txt": "", "run/checkpoint_6/state/d": "x"}
     older = {"run/checkpoint_5/checkpoint": "x", "run/checkpoint_5/target.a/.zarray": "{}"}
     fake_gcs.put(gcs_bucket, {**kept, **older, "run/train/events": "x", "run/training_eval/task/events": "x"})

@@ -1,4 +1,4 @@
-"""Which images there are, by the globs of --vertex-image, and what gcloud asks registries and Artifact Registry."""
+"""The images that the globs of --vertex-image declare, and gcloud's requests to registries and Artifact Registry."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def has_ended(process: Path) -> bool:
 
 
 class CloudTpu:
-    """Asks ``tpu.googleapis.com`` of a session."""
+    """Sends requests to the ``tpu.googleapis.com`` of a session."""
 
     def __init__(self, session: EmulatedCloud) -> None:
         self._session = session
@@ -33,7 +33,7 @@ class CloudTpu:
         return ask(self._session, "tpu.googleapis.com", f"/v2/{path}", method=method, body=body, headers=headers)
 
     def create(self, name: str, accelerator_type: str = "v4-8", **fields: Any) -> Any:
-        """Returns a new TPU VM, once it is ready."""
+        """Creates a TPU VM, and returns it once it is ready."""
         node = {"acceleratorType": accelerator_type, "runtimeVersion": "tpu-ubuntu2204-base", **fields}
         made = self("POST", f"{ZONE}/nodes?nodeId={name}", node)
         assert "error" not in made, made

@@ -1,4 +1,4 @@
-"""A session's Cloud TPU, and shells that use it."""
+"""Fixtures for a session's Cloud TPU, and for shells that use it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from t5x_harness.google.vertex_admin import FakeVertex
 
 @pytest.fixture
 def tpu(fake_gcs_server: EmulatedCloud) -> Iterator[CloudTpu]:
-    """A client of the session's Cloud TPU. The TPU VMs are deleted afterwards."""
+    """Yields a client of the session's Cloud TPU. The TPU VMs are deleted afterward."""
     yield CloudTpu(fake_gcs_server)
     FakeVertex(fake_gcs_server).reset()
 
 
 @pytest.fixture
 def shell_environment(fake_gcs_server: EmulatedCloud, tmp_path: Path) -> Mapping[str, str]:
-    """The environment of ``exec`` and ``serve``, with an empty home."""
+    """Returns the environment of ``exec`` and ``serve``, with an empty home."""
     home = tmp_path / "home"
     home.mkdir()
     environment = {**os.environ, **fake_gcs_server.environment(), "HOME": str(home), "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -34,7 +34,7 @@ def shell_environment(fake_gcs_server: EmulatedCloud, tmp_path: Path) -> Mapping
 
 @pytest.fixture
 def shell(shell_environment: Mapping[str, str], tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a command in that environment."""
+    """Returns a function that runs a command in that environment."""
 
     def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return run_command(*command, env={**shell_environment, **variables}, cwd=tmp_path)

@@ -1,4 +1,4 @@
-"""A TPU VM's life with gcloud, if it is installed, and with requests; and ``gcloud init`` with piped answers."""
+"""A TPU VM's life cycle with gcloud, if it is installed, and with requests; and ``gcloud init`` with piped answers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_state_that_is_lost_is_named() -> None:
     assert error["message"].startswith(f"the state at {store.url} is lost: ")
 
 
-ANSWERS = "1\nmy-project\nY\nus-central2-b\n"  # this account, a project, its zone: as on a new machine
+ANSWERS = "1\nmy-project\nY\nus-central2-b\n"  # this account, a project, and its zone, as on a new machine
 
 
 @pytest.mark.journey

@@ -19,7 +19,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a script with a worker's programs first on PATH, followed by programs that report that they ran."""
+    """Returns a function that runs a script with a worker's programs first on PATH, before fakes of the real ones."""
     own, machine = tmp_path / "bin", tmp_path / "machine"
     workers._write_programs(own)
     machine.mkdir()
@@ -91,7 +91,7 @@ def test_what_needs_no_rights_runs_as_it_is(run: Run) -> None:
 
 
 def process(name: str, host: str, folder: Path) -> subprocess.Popen[bytes]:
-    """Starts a program that does not end, with a name and a host name."""
+    """Starts a program that does not end, with this name and this host name."""
     program = folder / name
     if not program.exists():
         program.symlink_to(shutil.which("sleep") or "sleep")

@@ -31,7 +31,7 @@ def addresses(node: Any) -> list[str]:
 
 @pytest.fixture
 def host(tpu: Any) -> str:
-    """The address of a TPU VM ``one``, which has one worker."""
+    """Returns the address of a TPU VM ``one``, which has one worker."""
     return addresses(tpu.create("one"))[0]
 
 
@@ -85,7 +85,7 @@ def test_what_runs_in_the_background_goes_with_the_tpu_vm(tpu: Any, host: str, s
     )
 
 
-# Without its parent, its session, its folder and its environment; a pid is written where the test finds it.
+# A process without its parent, session, folder and environment. Its pid is written to a file for the test.
 ON_ITS_OWN = "env -i {setsid} /bin/sh -c 'cd /; echo $$ > {file}; exec {sleep} 600' > /dev/null 2>&1 < /dev/null &"
 
 
@@ -124,7 +124,7 @@ def test_a_deletion_ends_the_command_that_runs(
 
 
 def test_many_log_in_at_once_while_the_tpu_vm_is_deleted(tpu: Any, host: str, shell: Shell, tmp_path: Path) -> None:
-    """Each login is refused or killed, and none is left behind."""
+    """Each login is refused or killed, and no process is left behind."""
     pids = tmp_path / "pids"
     pids.mkdir()
 
@@ -151,7 +151,7 @@ def test_programs_of_root_get_no_rights_and_login_shells_keep_the_worker_s_path(
     script = "grep -E 'CapEff|NoNewPrivs' /proc/self/status; bash -lc 'command -v sudo apt; which -a python'"
     capabilities, rights, sudo, apt, *pythons = shell("ssh", host, script).stdout.split("\n")
     assert rights.split()[-1] == "1"
-    assert not int(capabilities.split()[-1], 16) & ~0b11110  # root's rights to the files of others
+    assert not int(capabilities.split()[-1], 16) & ~0b11110  # root's rights to other users' files
     assert sudo.endswith("/0/bin/sudo")
     assert apt.endswith("/0/bin/apt")
     assert any(python.endswith("/0/home/.python/bin/python") for python in pythons)
@@ -167,7 +167,7 @@ mkdir {other}/folder; ln -s x {other}/link; mv {own}/folder {other}; cat {other}
 
 
 def test_files_are_written_in_a_worker_s_own_folders_alone(tmp_path: Path) -> None:
-    """The kernel enforces this for every program, also for root's."""
+    """The kernel enforces this for every program, even root's."""
     if not has_landlock():
         pytest.skip("this kernel has no Landlock")
     own, other, output = tmp_path / "own", tmp_path / "other", tmp_path / "output"

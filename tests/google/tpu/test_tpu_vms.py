@@ -1,4 +1,4 @@
-"""TPU VMs and queued resources: their states, and what is refused."""
+"""TPU VMs and queued resources: their states, and refused requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NODE = {"acceleratorType": "v4-8", "runtimeVersion": "tpu-ubuntu2204-base"}
 
 
 class Ended:
-    """Workers that only remember which TPU VMs' processes were ended."""
+    """Workers that only record the TPU VMs whose processes were ended."""
 
     def __init__(self) -> None:
         self.stopped: list[str] = []
@@ -41,7 +41,7 @@ class Ended:
 
 @pytest.fixture
 def now() -> list[float]:
-    """The time, to be set."""
+    """Returns a list with the current time, which tests can change."""
     return [1000.0]
 
 
@@ -62,7 +62,7 @@ def vms(now: list[float], ended: Ended, state: SteppedStore) -> TpuVms:
 
 @pytest.fixture
 def other(now: list[float], ended: Ended, state: SteppedStore) -> TpuVms:
-    """The TPU VMs of another server on the same state."""
+    """Returns the TPU VMs of another server with the same state."""
     return TpuVms(10, 5, ended, state, clock=lambda: now[0])
 
 
@@ -102,7 +102,7 @@ def test_a_slice_has_an_endpoint_for_each_host(vms: TpuVms, now: list[float]) ->
 
 
 def test_workers_meet_where_nobody_else_is(vms: TpuVms) -> None:
-    """The kernel may assign its own ports to other programs before one runs on the TPU VM."""
+    """The kernel may assign ports of its own range to other programs before a program runs on the TPU VM."""
     lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     with contextlib.ExitStack() as stack:
         ports = []
@@ -366,7 +366,7 @@ def test_of_two_servers_that_make_the_same_one_does(
 def test_a_server_that_is_killed_leaves_a_change_whole_or_not_at_all(
     vms: TpuVms, other: TpuVms, ended: Ended, state: SteppedStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The change is one write to the state, and processes are ended after it."""
+    """The change is a single write to the state, after which processes are ended."""
 
     def die(*_: Any) -> None:
         raise KeyboardInterrupt

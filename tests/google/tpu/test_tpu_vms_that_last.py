@@ -50,7 +50,7 @@ def rewrite(url: str, change: Callable[[Any], None]) -> None:
 
 @pytest.mark.parametrize("what", ["another user's", "writable by all", "by a link", "of no uid", "above"])
 def test_nothing_is_run_from_or_removed_in_a_folder_that_the_state_names(state: str, tmp_path: Path, what: str) -> None:
-    """The folder has an attacker's python. Commands run in a home of this server instead, which is deleted."""
+    """The folder has an attacker's python. Commands run in a home of this server instead, and that home is deleted."""
     theirs = tmp_path / ("0a1b2c3d" if what != "of no uid" else "theirs")
     home = theirs / "0" / "home"
     (home / ".python" / "bin").mkdir(parents=True)
@@ -104,7 +104,7 @@ def test_a_tpu_vm_is_there_again_after_its_server_was_killed(state: str, tmp_pat
             gone = CloudTpu(other).create("gone")["networkEndpoints"][0]["ipAddress"]
             background = "nohup sleep 600 > /dev/null 2>&1 & echo $!"
             pid = on_worker(first, address, f"echo mine > file; {background}").strip()
-            assert on_worker(other, address, "cat file") == "mine\n"  # there is one home, whichever server is asked
+            assert on_worker(other, address, "cat file") == "mine\n"  # the home is the same for both servers
             os.kill(first.endpoints.pid, signal.SIGKILL)
             while not first.how_it_ended() and not has_ended(Path(f"/proc/{first.endpoints.pid}")):
                 time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Calls to an API in this process, as a client makes them, but for the transport."""
+"""Calls to an API in this process, made the way a client makes them, except for the transport."""
 
 from __future__ import annotations
 

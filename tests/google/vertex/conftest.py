@@ -1,4 +1,4 @@
-"""The API without a server, and processes with an unmodified SDK that use a session's server."""
+"""Fixtures for the API without a server, and for processes with an unmodified SDK that use a session's server."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from t5x_harness.google.vertex_admin import FakeVertex
 
 
 def pytest_pycollect_makemodule() -> None:
-    """Skips the tests of this folder where the extra vertex is not installed."""
+    """Skips the tests of this folder if the extra vertex is not installed."""
     for name in ("google.cloud.aiplatform_v1", "fakeredis"):
         pytest.importorskip(name, reason="needs the extra vertex")
 
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[Any]:
-    """An API in this process, with its state in memory."""
+    """Yields an API in this process, with its state in memory."""
     from t5x_harness.google.vertex.settings import VertexSettings
     from t5x_harness.google.vertex.wire.api import Api
 
@@ -36,13 +36,13 @@ def api(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.fixture
 def call(api: Any) -> Callable[..., Any]:
-    """Calls a method of the API; see :func:`calls_to`."""
+    """Returns a function that calls a method of the API; see :func:`calls_to`."""
     return calls_to(api)
 
 
 @pytest.fixture
 def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
-    """``refused(method, **fields)`` returns the code and the message of a call's error."""
+    """Returns ``refused(method, **fields)``, which returns the code and the message of a call's error."""
     from t5x_harness.google.vertex.wire.errors import ApiError
 
     def ask(method: str, **fields: Any) -> tuple[str, str]:
@@ -57,7 +57,7 @@ def refused(call: Callable[..., Any]) -> Callable[..., tuple[str, str]]:
 def sdk_process(
     request: pytest.FixtureRequest, fake_gcs_server: EmulatedCloud, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SdkClient]:
-    """A process with an unmodified SDK in it."""
+    """Yields a process with an unmodified SDK in it."""
     folder = tmp_path_factory.mktemp("sdk")
     environment = {**os.environ, **fake_gcs_server.environment(), "HOME": str(folder), "TF_CPP_MIN_LOG_LEVEL": "3"}
     client = SdkClient(request.param, environment, folder / "log")
@@ -69,10 +69,11 @@ def sdk_process(
 def sdk(
     request: pytest.FixtureRequest, sdk_process: SdkClient, fake_gcs_server: EmulatedCloud
 ) -> Iterator[Callable[..., Any]]:
-    """``sdk(code, **given)`` runs code and returns the variable ``result``.
+    """Yields ``sdk(code, **given)``, which runs code and returns the variable ``result``.
 
-    The code knows ``ai``, the SDK; ``init``, its init for a transport, gRPC if a test has no other; and ``name``, which
-    is nobody else's. What it has made in Vertex AI is gone afterwards, as the server is other tests', too.
+    The code can use ``ai``, the SDK; ``init``, its init for a transport (gRPC unless a test sets another); and
+    ``name``, a unique name. Everything that it made in Vertex AI is removed afterward, because other tests share the
+    server.
     """
     sdk_process.run("begin(transport)", transport=getattr(request, "param", "grpc"))
     yield functools.partial(sdk_process.run, name=f"n{uuid.uuid4().hex[:8]}")
@@ -81,7 +82,7 @@ def sdk(
 
 @pytest.fixture(params=["memory:", "fakeredis:"])
 def two_calls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[Callable[..., Any]]]:
-    """Calls to two APIs with one state."""
+    """Yields two functions that call methods of two APIs with one state."""
     from t5x_harness.google.vertex.settings import VertexSettings
     from t5x_harness.google.vertex.state import open_store
     from t5x_harness.google.vertex.wire.api import Api

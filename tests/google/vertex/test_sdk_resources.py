@@ -112,7 +112,7 @@ def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
     errors = sdk(code)
     is_grpc = sdk("result = ai.initializer.global_config._api_transport") == "grpc"
     kind = "InvalidArgument" if is_grpc else "BadRequest"
-    not_emulated = "MethodNotImplemented" if is_grpc else "Forbidden"  # over HTTP, clients retry after a 501
+    not_emulated = "MethodNotImplemented" if is_grpc else "Forbidden"  # over HTTP, clients would retry after a 501
     name = "projects/100000000000/locations/us-central1/tensorboards/1"
     assert errors["missing"] == ["NotFound", f"The requested resource {name} was not found."]
     assert errors["filter"] == [kind, "Invalid filter: there is no field colour"]

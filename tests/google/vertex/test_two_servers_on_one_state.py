@@ -87,7 +87,7 @@ def test_a_job_whose_server_ended_before_it_took_it_fails(monkeypatch: pytest.Mo
 @in_any_order
 @quickly
 def test_points_of_a_series_that_is_deleted_meanwhile_are_not_kept(order: list[bool]) -> None:
-    """A later series with the same name would have them."""
+    """Otherwise, a later series with the same name would have these points."""
     state = SteppedStore()
     api = Api(VertexSettings(Path("root"), Path("jobs")), state=state)
     run = f"{BOARD}/experiments/e/runs/r"

@@ -1,4 +1,4 @@
-"""Services whose jobs are small programs; each ends with its test, and nothing of it is left."""
+"""Fixtures for services whose jobs are small programs. Each service ends with its test, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 @pytest.fixture
 def make_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """Makes services with the options of :class:`VertexOptions`, each in a folder of its own."""
+    """Yields a function that makes services with options of :class:`VertexOptions`, each in its own folder."""
     from job_service import Service, processes_of
 
     from t5x_harness.google.vertex.jobs import driver
@@ -36,5 +36,5 @@ def make_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
 
 @pytest.fixture
 def service(make_service: Callable[..., Any]) -> Any:
-    """A service whose jobs wait for nothing."""
+    """Returns a service whose jobs do not wait for anything."""
     return make_service()

@@ -1,7 +1,7 @@
 """A JobService in this process, and jobs whose processes are small shell and Python programs.
 
-As a program it is a server of jobs that tests end as nobody should: job_service.py FOLDER STATE_URL SCRIPT... runs a
-job with each script of a shell, prints their names, and does nothing more until it is ended.
+As a program, it is a server of jobs that tests can kill: job_service.py FOLDER STATE_URL SCRIPT... runs a job for each
+shell script, prints the names of the jobs, and then does nothing until it is ended.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from t5x_harness.vertex.cloud import PROGRAMS
 
 PARENT = "projects/p/locations/us-central1"
 IMAGE = "gcr.io/p/plain:1"
-# Long enough for a machine that is busy with other tests; nothing waits for so long unless it fails.
+# In seconds, long enough for a machine that is busy with other tests. Nothing waits that long unless it fails.
 PATIENCE = 60.0
 
 
 def read_entries(state: StateStore, name: str) -> list[dict[str, Any]]:
-    """A job's log as LogEntry objects in JSON's form, oldest first."""
+    """Returns a job's log as LogEntry objects in JSON form, oldest first."""
     return [line.entry() for line in read_lines(state, name)]
 
 
 class Service:
-    """JobService as a client has it, but for the transport.
+    """JobService as a client uses it, except for the transport.
 
     Args:
-      folder: for everything.
-      state: keeps it; in memory by default.
-      options: of :class:`VertexOptions`.
+      folder: the folder for all files.
+      state: the state; in memory by default.
+      options: options of :class:`VertexOptions`.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Service:
         return calls_to(self.api)(f"JobService.{method}", **fields)
 
     def refused(self, method: str, **fields: Any) -> tuple[str, str]:
-        """The code and the message of a call's error."""
+        """Returns the code and the message of a call's error."""
         with pytest.raises(ApiError) as caught:
             self.ask(method, **fields)
         return caught.value.code.value, caught.value.message
 
     def create(self, spec: Any, name: str = "job") -> Any:
-        """Starts a custom job with a spec; returns it."""
+        """Starts a custom job with a spec, and returns the job."""
         return self.ask("CreateCustomJob", parent=PARENT, custom_job={"display_name": name, "job_spec": spec})
 
     def run(self, *words: str, **spec: Any) -> Any:
@@ -78,24 +78,24 @@ class Service:
         return self.create({"worker_pool_specs": [pool(*words)], **spec})
 
     def shell(self, script: str, **spec: Any) -> Any:
-        """Starts a job of one replica that runs a script of the shell."""
+        """Starts a job of one replica that runs a shell script."""
         return self.run("sh", "-c", script, **spec)
 
     def get(self, job: Any) -> Any:
-        """A job as it is now."""
+        """Returns a job's current message."""
         kind = "HyperparameterTuningJob" if "hyperparameterTuningJobs" in job.name else "CustomJob"
         return self.ask(f"Get{kind}", name=job.name)
 
     def until(self, job: Any, holds: Callable[[Any], bool]) -> Any:
-        """The job as soon as something holds for it."""
+        """Returns the job as soon as it satisfies a condition."""
         return until(lambda: self.get(job), holds)
 
     def in_state(self, job: Any, state: JobState) -> Any:
-        """The job as soon as it is in a state."""
+        """Returns the job as soon as it is in a state."""
         return self.until(job, lambda job: job.state == state)
 
     def ended(self, job: Any) -> Any:
-        """The job when it has ended."""
+        """Returns the job once it has ended."""
         return self.until(job, lambda job: JobState(job.state).is_final)
 
     def cancel(self, job: Any) -> None:
@@ -103,7 +103,7 @@ class Service:
         self.ask("CancelCustomJob", name=job.name)
 
     def said(self, job: Any, task: str = "workerpool0-0") -> list[str]:
-        """What a replica wrote, line by line."""
+        """Returns the lines that a replica wrote."""
         entries = read_entries(self.api.services.state, job.name)
         return [e.get("textPayload", "") for e in entries if e["resource"]["labels"]["task_name"] == task]
 
@@ -113,7 +113,7 @@ class Service:
 
 
 def pool(*words: str, replicas: int = 1, **machine: Any) -> dict[str, Any]:
-    """A worker pool whose containers run a command."""
+    """Returns a worker pool whose containers run a command."""
     return {
         "replica_count": replicas,
         "machine_spec": machine or {"machine_type": "n1-standard-4"},
@@ -122,7 +122,7 @@ def pool(*words: str, replicas: int = 1, **machine: Any) -> dict[str, Any]:
 
 
 def until(look: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
-    """What is seen, as soon as something holds for it."""
+    """Returns the result of ``look`` as soon as it satisfies a condition."""
     deadline = time.monotonic() + PATIENCE
     while not holds(seen := look()):
         assert time.monotonic() < deadline, f"still {seen}"
@@ -131,7 +131,7 @@ def until(look: Callable[[], Any], holds: Callable[[Any], bool]) -> Any:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """The pids of processes that work in a folder, or below."""
+    """Returns the pids of processes whose working folder is this folder or below it."""
     found = []
     for entry in os.listdir("/proc"):
         with contextlib.suppress(OSError):

@@ -77,7 +77,7 @@ def test_no_clock_is_waited_for_on_the_way_to_running(service: Any, monkeypatch:
 
     monkeypatch.setattr(Watched, "wait", recorded)
     service.ended(service.shell("true"))
-    assert waits[:2] == [(0.0, False)] * 2  # out of the queue, and out of PENDING
+    assert waits[:2] == [(0.0, False)] * 2  # leaves the queue, and then PENDING
     assert waits[2][1], "its process runs"
 
 
@@ -256,7 +256,7 @@ def test_an_unknown_image_with_a_command_runs_and_a_reducer_waits(service: Any) 
 
 
 def test_the_configuration_of_the_tools_own_page_fails_for_its_program(service: Any) -> None:
-    """What gcloud makes of the page's config.yaml: a command that only its image has."""
+    """The request is the one that gcloud makes from the page's config.yaml, with a command that only its image has."""
     image = "gcr.io/ucaip-test/ucaip-training-test"
     machine = {"machine_spec": {"machine_type": "n1-highmem-2"}, "replica_count": 1}
     container = {"image_uri": image, "args": ["port=8500"], "command": ["start"]}
@@ -267,7 +267,7 @@ def test_the_configuration_of_the_tools_own_page_fails_for_its_program(service: 
 
 
 def test_an_output_folder_in_a_bucket_that_is_not_there_is_said(service: Any, tmp_path: Path) -> None:
-    """Before its processes begin: what they write to /gcs there makes the bucket here, and fails on the service."""
+    """The warning precedes the processes: their writes to /gcs create the bucket here, but fail on the service."""
     where = {"base_output_directory": {"output_uri_prefix": "gs://no-such-bucket/run"}}
     said = service.said(service.ended(service.shell("true", **where)), "service")[0]
     assert said == (

@@ -1,4 +1,4 @@
-"""What the containers of a job are given: the command of their image, variables, stand-ins, a run of an experiment."""
+"""Everything that a job's containers get: their image's command, variables, stand-ins, and a run of an experiment."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_reducers_wait_for_the_end_of_the_job() -> None:
 
 
 def environment_of(folder: Path, options: VertexOptions, machine: dict[str, Any], **container: Any) -> Any:
-    """The variables of a job's only process."""
+    """Returns the variables of a job's only process."""
     spec = spec_of(worker_pool_specs=[{"machine_spec": machine, "replica_count": 1, "container_spec": container}])
     settings = VertexSettings(folder / "root", folder / "jobs", options=options)
     tried = Attempt("projects/1/locations/us-central1/customJobs/2", spec, settings)
@@ -262,7 +262,7 @@ SAYS_ITS_RUN = 'echo "$AIP_EXPERIMENT_NAME $AIP_EXPERIMENT_RUN_NAME"'
 
 @pytest.fixture
 def experiment(service: Any) -> str:
-    """The name of an experiment's context, as the service has it: with the project's number."""
+    """Returns the name of an experiment's context in the service's form, with the project's number."""
     name: str = service.api.services.projects.with_number(EXPERIMENT)
     store = types.MetadataStore.pb()()
     service.api.services.resources.create(name.partition("/contexts/")[0], store)

@@ -1,4 +1,4 @@
-"""Injected faults: preemption, stockout, internal errors; and what a job does about them."""
+"""Injected faults: preemption, stockout and internal errors, and how a job handles them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from t5x_harness.google.vertex.faults import VertexFault, no_room
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.settings import VertexOptions
 
-# Says which time it runs, and ends by itself the second time. What tells is beside the folders that begin empty.
+# Prints whether it runs for the first time, and ends by itself the second time. Its mark is outside the folders that
+# are emptied.
 AGAIN = "if [ -e ../ran ]; then echo again; else touch ../ran; echo first; sleep 100; fi"
 
 
@@ -56,7 +57,7 @@ def test_a_job_restarts_as_a_whole_where_it_asks_for_it(service: Any) -> None:
     assert service.said(job, "workerpool1-0")[0] == "last"
 
 
-# Says what it finds in what a container has for itself; fills it, and ends by itself the second time.
+# Prints what it finds in the container's own folders, puts files there, and ends by itself the second time.
 FINDS = (
     'for folder in . "$HOME" "$TMPDIR"; do '
     'find "$folder" -mindepth 1 -maxdepth 1 -not -name .python -not -name .local; '

@@ -1,4 +1,4 @@
-"""The guard of a job's process: its output, its end, and the ends of all that it has started."""
+"""The guard of a job's process: the process's output and end, and the end of everything that it has started."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Guarded]]:
-    """Starts processes in a folder of their own."""
+    """Yields a function that starts processes in the test's folder."""
     started: list[Guarded] = []
 
     def run(*words: str, **variables: str) -> Guarded:
@@ -29,7 +29,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Guarded]]:
 
 
 def line(descriptor: int) -> str:
-    """What is in a pipe, once something is."""
+    """Returns the contents of a pipe once it has any."""
     return os.read(descriptor, 1000).decode()
 
 
@@ -96,7 +96,7 @@ def test_a_process_that_does_not_listen_is_killed(start: Callable[..., Guarded])
     guarded = start("sh", "-c", "trap '' TERM; echo ready; while :; do sleep 0.05; done")
     assert line(guarded.output) == "ready\n"
     guarded.stop(1000)
-    guarded.stop(0.1)  # the time that is over first counts
+    guarded.stop(0.1)  # the earlier deadline counts
     assert guarded.status() == 128 + signal.SIGKILL
 
 

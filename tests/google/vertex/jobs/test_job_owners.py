@@ -1,4 +1,4 @@
-"""Who runs a job, what is left of it when its server ends, and jobs that cannot be started."""
+"""The server that runs a job, the remains of a job when its server ends, and jobs that cannot be started."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.state import StateStore, open_store
 
 HERE = Path(__file__).parent
-# A child, one in a session of its own, and one that is nobody's child any more; all say that they are there.
+# A child, one in its own session, and one that has lost its parent. The output shows that all are running.
 FAMILY = "sleep 1000 & setsid sleep 1001 & (setsid sleep 1002 &) ; echo ready; wait"
 Call = Callable[..., Any]
 
 
 @pytest.fixture
 def state() -> Iterator[StateStore]:
-    """A state that other processes reach."""
+    """Yields a state that other processes can reach."""
     store = open_store("fakeredis:")
     yield store
     store.close()
@@ -36,7 +36,7 @@ def state() -> Iterator[StateStore]:
 
 @pytest.fixture
 def start_server(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts servers that run a job for each script; the jobs' names are the first lines that they print."""
+    """Yields a function that starts servers that run a job for each script, and print the jobs' names first."""
     servers: list[subprocess.Popen[str]] = []
 
     def start(url: str, *scripts: str) -> subprocess.Popen[str]:
@@ -56,7 +56,7 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]
 
 
 def family_in(folder: Path) -> list[int]:
-    """The processes of a job that has started its whole family."""
+    """Returns the processes of a job once it has started its whole family."""
     return until(lambda: processes_of(folder), lambda found: len(found) >= 4)  # type: ignore[no-any-return]
 
 

@@ -1,4 +1,4 @@
-"""Packages of python_package_spec: what is unpacked, what is refused, and what a job imports of them."""
+"""Packages of python_package_spec: those that are unpacked or refused, and the modules that a job imports from them."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def test_a_job_runs_a_module_of_its_packages(service: Any) -> None:
     assert service.said(job) == ["helped ['--n=1', 'two words'] fast"]
 
 
-# Leaves something in its package, and takes its rights to it away; ends by itself the second time. What tells is beside
-# what is its own.
+# Leaves a file in its package, and makes the package read-only; ends by itself the second time. Its mark is outside its
+# own folders.
 SPOILS = """
 import os, pathlib, sys, time
 here = pathlib.Path(__file__).parent

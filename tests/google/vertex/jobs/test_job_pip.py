@@ -1,4 +1,4 @@
-"""What a job installs with pip is its own: it is there for the job, and the user's environment stays as it is."""
+"""Packages that a job installs with pip belong to the job, and leave the user's environment unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.endings import JobState
 
-# A build system in the source distribution itself, which has the wheel ready as well; what it requires is installed.
+# A build system in the source distribution itself, which also contains the finished wheel. Its requirements are
+# installed.
 BUILD_SYSTEM = """
 import os, shutil
 
@@ -34,12 +35,12 @@ def build_wheel(folder, *_):
     return NAME
 """
 
-# A harness that is broken is not to have these tests change the environment that they run in.
+# Even if the harness is broken, these tests must not change the environment in which they run.
 OWN_PIP = 'test "$(command -v pip)" = "$HOME/.python/bin/pip" || exit 9'
 
 
 def wheel(name: str, release: str = "1", requires: str = "", script: str = "", **modules: str) -> bytes:
-    """A wheel with modules, and with a program if ``script`` names what it calls."""
+    """Returns a wheel with modules, and with a program if ``script`` names the function that it calls."""
     info = f"{name}-{release}.dist-info"
     files = {f"{module.replace('__', '/')}.py": text for module, text in modules.items()}
     files[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {release}\n" + (
@@ -57,7 +58,7 @@ def wheel(name: str, release: str = "1", requires: str = "", script: str = "", *
 
 
 def sdist(path: Path, built: bytes, release: str = "1") -> None:
-    """A source distribution that such a wheel is built from."""
+    """Writes a source distribution from which such a wheel is built."""
     name = path.name.partition("-")[0]
     files = {
         "pyproject.toml": b"[build-system]\nrequires = ['pluggy']\nbuild-backend = 'build'\nbackend-path = ['.']\n",
@@ -72,7 +73,7 @@ def sdist(path: Path, built: bytes, release: str = "1") -> None:
 
 
 def listing() -> Mapping[str, tuple[int, int]]:
-    """The files of the user's environment with their sizes and times; bytecode aside, which importing writes."""
+    """Returns the files of the user's environment with their sizes and times, except for bytecode."""
     folders = [*site.getsitepackages(), str(Path(sys.executable).parent)]
     return {
         os.path.join(folder, name): (status.st_size, status.st_mtime_ns)
@@ -86,7 +87,7 @@ def listing() -> Mapping[str, tuple[int, int]]:
 
 @pytest.fixture
 def bucket(service: Any) -> Path:
-    """What jobs of the service see at ``/gcs/b``."""
+    """Returns the folder that jobs of the service see at ``/gcs/b``."""
     folder: Path = service.api.services.settings.root / "buckets" / "b"
     folder.mkdir(parents=True)
     return folder
@@ -94,13 +95,13 @@ def bucket(service: Any) -> Path:
 
 @pytest.fixture
 def thing(bucket: Path) -> None:
-    """The wheel of a package with a module, in the bucket."""
+    """Puts the wheel of a package with one module into the bucket."""
     (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
 
 
 @pytest.fixture
 def runs(service: Any) -> Callable[..., list[str]]:
-    """Runs a script of the shell in a job, which is to succeed, and gives what it said."""
+    """Returns a function that runs a shell script in a job, which has to succeed, and returns the job's output."""
 
     def run(script: str) -> list[str]:
         job = service.ended(service.shell(f"{OWN_PIP}; {script}"))
@@ -113,7 +114,7 @@ def runs(service: Any) -> Callable[..., list[str]]:
 
 @pytest.fixture
 def unchanged() -> Iterator[None]:
-    """The user's environment is after the test what it was before."""
+    """Checks that the test does not change the user's environment."""
     before = listing()
     yield
     assert listing() == before
@@ -148,7 +149,7 @@ def test_another_release_of_an_installed_package_is_the_job_s_alone(
     )
     assert [line for line in said if line.startswith("0.")] == ["0.1 0.1", "0.2 0.2"]
     assert ("iniconfig-0.2.dist-info" in said, "iniconfig-0.1.dist-info" in said) == (option == "--user", False)
-    assert ["iniconfig", version("iniconfig")] in [line.split() for line in said]  # the user's, which is still there
+    assert ["iniconfig", version("iniconfig")] in [line.split() for line in said]  # the user's, still installed
 
 
 def test_what_is_required_and_not_installed_fails_the_job(service: Any, bucket: Path) -> None:
@@ -250,7 +251,7 @@ def test_what_a_job_s_python_is(runs: Callable[..., list[str]]) -> None:
 
 
 def test_programs_of_the_environment_and_of_packages(bucket: Path, runs: Callable[..., list[str]]) -> None:
-    """The user's own, such as pytest, run with what the job has installed; pip install --user puts none on PATH."""
+    """The user's programs, such as pytest, find the job's packages; pip install --user puts no program on PATH."""
     built = wheel("thing", script="thing:main", thing="def main(): print('of thing')")
     (bucket / "thing-1-py3-none-any.whl").write_bytes(built)
     said = runs(
@@ -287,7 +288,7 @@ def test_the_pip_of_another_python_of_this_machine_is_refused(runs: Callable[...
 def test_where_the_environment_has_no_pip_the_one_that_python_brings_is_there(tmp_path: Path) -> None:
     pytest.importorskip("ensurepip")
     venv.create(tmp_path / "of user", symlinks=True)
-    (tmp_path / "harness").mkdir()  # where it is installed, pip may be, too
+    (tmp_path / "harness").mkdir()  # its folder of packages may also contain pip
     (tmp_path / "harness" / "t5x_harness").symlink_to(Path(python_environment.__file__).parents[3])
     program = (
         "import os, pathlib, subprocess, sys\n"

@@ -19,12 +19,12 @@ HOSTS = [f"workerpool0-0.{host}" for host in range(4)]
 
 
 def tpu(*words: str, cores: int) -> dict[str, Any]:
-    """A pool that is a v3 slice."""
+    """Returns a pool that is a v3 slice."""
     return pool(*words, machine_type="cloud-tpu", accelerator_type="TPU_V3", accelerator_count=cores)
 
 
 def attempt(service: Any, *pools: dict[str, Any]) -> Attempt:
-    """An attempt at a job that nobody has started."""
+    """Returns an attempt at a job that was never started."""
     spec = vertex.CustomJobSpec.pb(vertex.CustomJobSpec(worker_pool_specs=list(pools)))
     return Attempt("projects/1/locations/europe-west4/customJobs/2", spec, service.api.services.settings)
 
@@ -93,7 +93,7 @@ print("host", *shown, "child alone" if child.stdout == "1\\n" else child)
 @pytest.mark.journey
 def test_the_processes_are_one_jax(service: Any) -> None:
     job = service.ended(service.create({"worker_pool_specs": [tpu("python", "-c", PROGRAM, cores=32)]}))
-    said = [line for line in service.said(job) if line.startswith("host ")]  # Gloo prints lines, and parts of lines
+    said = [line for line in service.said(job) if line.startswith("host ")]  # Gloo also prints lines and parts of lines
     assert job.state == JobState.SUCCEEDED, service.said(job)
     mesh = "{'data': 16, 'model': 2}"
     assert sorted(said) == [f"host {host} 4 8 [0, 1, 2, 3] {mesh} 8 child alone" for host in range(4)]

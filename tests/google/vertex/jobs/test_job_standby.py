@@ -1,4 +1,4 @@
-"""Interpreters that stand by for T5X jobs: a job in one is what it is in a new one, and nothing else takes it."""
+"""Interpreters that stand by for T5X jobs: a job in one is the same as in a new one, and no other job takes one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ sys.exit(3)
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """A folder to import from with a T5X that tells of its process, and libraries that are imported at once."""
+    """Returns an import folder with a T5X that reports on its process, and libraries that are fast to import."""
     folder = tmp_path / "image"
     for name in job_programs.PROGRAMS.libraries:
         package = folder
@@ -80,7 +80,7 @@ def image(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def task(tmp_path: Path, image: Path) -> Tasks:
-    """Makes tasks of T5X with folders of their own."""
+    """Returns a function that makes T5X tasks with their own folders."""
     made: list[Task] = []
 
     def make(*arguments: str, words: tuple[str, ...] = ("python", "-m", "t5x.main"), **variables: str) -> Task:
@@ -102,7 +102,7 @@ def task(tmp_path: Path, image: Path) -> Tasks:
 
 @pytest.fixture
 def stand_by(task: Tasks, tmp_path: Path) -> Iterator[Callable[..., Standbys]]:
-    """``stand_by(count)`` announces so many jobs; the interpreter for the first stands by."""
+    """Yields ``stand_by(count)``, which announces that number of jobs and starts the interpreter for the first one."""
     made: list[Standbys] = []
 
     def announce(count: int = 1) -> Standbys:
@@ -118,13 +118,13 @@ def stand_by(task: Tasks, tmp_path: Path) -> Iterator[Callable[..., Standbys]]:
 
 @pytest.fixture
 def standbys(stand_by: Callable[..., Standbys]) -> Standbys:
-    """Two were announced."""
+    """Returns the standby interpreters for two announced jobs."""
     return stand_by(2)
 
 
 @pytest.fixture
 def seen_by() -> Iterator[Seen]:
-    """Waits for the T5X of these tests; gives what it tells of its process."""
+    """Yields a function that waits for the T5X of these tests and returns its report on its process."""
     seen: list[Guarded] = []
 
     def wait(guarded: Guarded) -> Any:
@@ -141,14 +141,14 @@ def test_a_job_is_what_it_would_be_in_a_new_interpreter(standbys: Standbys, task
     job = task("--run_mode=train", "--gin.A=$(B) 'c'", TF_CONFIG="{}")
     taken = seen_by(standbys.start(job))
     assert taken.pop("ahead")
-    assert taken.pop("home") == ["settings"]  # what importing wrote
+    assert taken.pop("home") == ["settings"]  # written by imports
     assert taken["environment"].pop("SET_BY_GIN") == "1"
     fresh = seen_by(Guarded(job))
     assert (fresh.pop("ahead"), fresh.pop("home")) == (False, [])
     assert taken == fresh
     assert all(path.startswith(job.environment["HOME"]) for path in taken["python"])
     assert taken["argv"][1:] == ["--run_mode=train", "--gin.A=$(B) 'c'"]
-    # Python itself sets a locale where the environment names none.
+    # Python itself sets a locale if the environment names none.
     of_locale = {name: value for name, value in taken["environment"].items() if name == "LC_CTYPE"}
     assert taken["environment"] == {**job.environment, **of_locale}
 
@@ -184,7 +184,7 @@ def test_what_would_have_imported_something_else_starts_anew(
 ) -> None:
     words = ("python", *(() if variables else ("-Werror",)), "-m", "t5x.main")
     assert not seen_by(standbys.start(task(words=words, **variables)))["ahead"]
-    assert seen_by(standbys.start(task()))["ahead"]  # it stands by still
+    assert seen_by(standbys.start(task()))["ahead"]  # it is still standing by
 
 
 def test_another_attempt_finds_nothing_of_what_the_one_before_left(
@@ -195,7 +195,7 @@ def test_another_attempt_finds_nothing_of_what_the_one_before_left(
         folder.mkdir(parents=True)
         (folder / "left").touch()
     seen = seen_by(standbys.start(job))
-    assert (seen["ahead"], seen["home"]) == (True, ["settings"])  # what importing wrote
+    assert (seen["ahead"], seen["home"]) == (True, ["settings"])  # written by imports
     assert not [*job.folder.iterdir(), *Path(job.environment["TMPDIR"]).iterdir()]
 
 
@@ -229,7 +229,7 @@ def test_a_job_in_it_ends_when_it_is_told_to(standbys: Standbys, task: Tasks) ->
 def test_a_job_takes_the_one_that_its_server_was_told_to_expect(
     image: Path, make_service: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (image / "t5x" / "partitioning.py").touch()  # by which the harness knows T5X
+    (image / "t5x" / "partitioning.py").touch()  # by which the harness recognizes T5X
     monkeypatch.setenv("PYTHONPATH", str(image))
     uri, machine = "gcr.io/p/t5x:1", "n1-standard-4"
     service = make_service(expected=ExpectedJobs(uri, {"machineType": machine}, 1))
@@ -251,8 +251,8 @@ def test_only_t5x_is_stood_by_for(task: Tasks) -> None:
 
 
 def test_nothing_is_left_when_its_server_is_killed(task: Tasks, tmp_path: Path) -> None:
-    """Neither of one that waits nor of a job in one."""
-    # Each interpreter has folders of its own, as those that the server makes: one takes its HOME along into its job.
+    """This applies both to a waiting interpreter and to a job in one."""
+    # Each interpreter has its own folders, like those that the server makes, because its HOME moves to its job.
     tasks = [dataclasses.asdict(each) for each in (task(), task(), task("wait"))]
     program = (
         "import json, os, sys, time\n"

@@ -1,4 +1,4 @@
-"""What becomes of a custom job, whatever happens to it and in which order."""
+"""The states of a custom job for any events in any order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from t5x_harness.google.vertex.jobs.machine import JobEvent, Policy, Progress, S
 CHIEF, WORKER, OTHER = "workerpool0-0", "workerpool1-0", "workerpool1-1"
 UNITS = frozenset({CHIEF, WORKER, OTHER})
 POLICY = Policy(UNITS, frozenset({CHIEF}))
-# Where each state can lead; the API documents the way out of CANCELLING.
+# The states that can follow each state. The API documents the ones after CANCELLING.
 NEXT = {
     JobState.QUEUED: {JobState.PENDING, JobState.CANCELLED, JobState.FAILED, JobState.EXPIRED},
     JobState.PENDING: {JobState.RUNNING, JobState.CANCELLED, JobState.FAILED, JobState.EXPIRED},
@@ -24,7 +24,7 @@ NEXT = {
 
 
 class Jobs(RuleBasedStateMachine):
-    """Everything that can happen, in any order; what is asked for is done as the driver would do it."""
+    """All events, in any order. Commands are carried out as the driver would do it."""
 
     @initialize(whole=st.booleans(), retries=st.booleans())
     def submit(self, whole: bool, retries: bool) -> None:
@@ -107,7 +107,7 @@ class Jobs(RuleBasedStateMachine):
             assert self.was_asked
 
     def teardown(self) -> None:
-        """Once every process has ended after a cancellation, every job has."""
+        """Checks that every job has ended once all of its processes have ended after a cancellation."""
         self.anything(JobEvent.CANCEL_ASKED)
         while self.running:
             self.happens(machine.Exited(self.running.pop(), 143))

@@ -1,4 +1,4 @@
-"""What jobs say, in Cloud Logging's shape, and as its entries:list answers."""
+"""The output of jobs in the form of Cloud Logging, and as entries:list returns it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ PROJECT = {"resourceNames": ["projects/p"]}
 
 
 def listed(service: Any, filter: str = "", **fields: Any) -> Any:
-    """What entries:list answers, through the harness's own path."""
+    """Returns the answer of entries:list, requested through the harness's own path."""
     return service.api.administer("entries", {**PROJECT, "filter": filter, "orderBy": "timestamp asc", **fields})
 
 
 def entries_of(service: Any, job: Any) -> list[dict[str, Any]]:
-    """The entries of what the only replica of a job has written."""
+    """Returns the entries with the output of a job's only replica."""
     entries = read_entries(service.api.services.state, job.name)
     return [entry for entry in entries if entry["logName"].endswith("workerpool0-0")]
 
@@ -162,7 +162,7 @@ class _Counting(MemoryStore):
     elements = 0
 
     def read(self, key: str, start: int = 0, stop: int | None = None) -> list[bytes]:
-        """See :class:`StateStore`."""
+        """Reads from a list; see :class:`StateStore`."""
         found = super().read(key, start, stop)
         self.elements += len(found)
         return found

@@ -1,4 +1,4 @@
-"""A training pipeline of a custom task is a custom job: it has its state, its errors and its end."""
+"""A training pipeline of a custom task runs as a custom job, and takes over the job's state, errors and end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Ask = Callable[..., Any]
 
 @pytest.fixture
 def api(tmp_path: Path) -> Any:
-    """An API whose images are interpreters."""
+    """Yields an API whose images are interpreters."""
     options = VertexOptions(images={"*/python:*": "python -c"})
     api = Api(VertexSettings(root=tmp_path / "root", folder=tmp_path / "jobs", options=options))
     yield api
@@ -127,7 +127,7 @@ folder.mkdir(parents=True)
 
 
 def training(program: str, buckets: Path) -> Any:
-    """Returns the inputs of a task that saves into a folder of a bucket."""
+    """Returns the inputs of a task that saves to a folder in a bucket."""
     inputs = pipeline(program)["training_task_inputs"]
     pool = inputs.struct_value["workerPoolSpecs"][0]
     pool["containerSpec"]["env"] = [{"name": "BUCKETS", "value": str(buckets)}]

@@ -1,4 +1,4 @@
-"""Hyperparameter tuning jobs: what they search, their trials, arguments and metrics, and how the job ends."""
+"""Hyperparameter tuning jobs: their parameters, trials, arguments and metrics, and how they end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
 DEFAULT, GRID, RANDOM = 0, 2, 3
 NUMBERS = {"parameter_id": "n", "integer_value_spec": {"min_value": 1, "max_value": 4}}
-# Writes what cloudml-hypertune would: one object a line, with all values as text.
+# Writes the same as cloudml-hypertune: one object per line, with all values as text.
 REPORT = """
 report() { printf '{"global_step": "%s", "loss": "%s", "trial": "%s"}\\n' $1 $2 $CLOUD_ML_TRIAL_ID; }
 mkdir -p "${CLOUD_ML_HP_METRIC_FILE%/*}"

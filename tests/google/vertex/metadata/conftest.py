@@ -1,4 +1,4 @@
-"""A metadata store, and short ways to fill it."""
+"""Fixtures with a metadata store, and short ways to fill it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metadata_names import STORE
 
 @pytest.fixture
 def create(call: Callable[..., Any]) -> Callable[..., Any]:
-    """``create("Artifact", "name", schema_title="…")`` creates a node in the default store."""
+    """Returns ``create("Artifact", "name", schema_title="…")``, which creates a node in the default store."""
 
     def make(noun: str, identifier: str, **fields: Any) -> Any:
         field = noun.lower()
@@ -23,7 +23,7 @@ def create(call: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.fixture
 def names(call: Callable[..., Any]) -> Callable[..., list[str]]:
-    """``names("Artifact", 'uri = "x"')`` returns the ids of the nodes that match a filter."""
+    """Returns ``names("Artifact", 'uri = "x"')``, which returns the ids of the nodes that match a filter."""
 
     def find(noun: str, text: str = "", **more: Any) -> list[str]:
         page = call(f"MetadataService.List{noun}s", parent=STORE, filter=text, **more)

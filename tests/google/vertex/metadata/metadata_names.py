@@ -1,4 +1,4 @@
-"""Names of the default store, in the forms of clients and of the service."""
+"""The names of the default store, in the clients' form and in the service's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Experiments with the SDK: users read what they have logged, over gRPC and over REST."""
+"""Experiments with the SDK: users read the values that they have logged, over gRPC and over REST."""
 
 from __future__ import annotations
 

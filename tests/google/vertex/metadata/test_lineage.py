@@ -1,4 +1,4 @@
-"""Contexts: their members and children; and lineage: what was made from what."""
+"""Contexts with their members and children, and lineage: which nodes were made from which."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def associate(call: Call, context: Any, *nodes: Any) -> None:
 
 
 def nest(call: Call, parent: Any, *children: Any) -> None:
-    """Makes contexts children of another."""
+    """Makes contexts children of another context."""
     call("MetadataService.AddContextChildren", context=parent.name, child_contexts=[c.name for c in children])
 
 
 def parents(call: Call, context: Any) -> list[str]:
-    """The ids of a context's parents."""
+    """Returns the ids of a context's parents."""
     found = call("MetadataService.GetContext", name=context.name).parent_contexts
     return [name.rpartition("/")[2] for name in found]
 
@@ -149,12 +149,12 @@ def test_a_filter_that_cannot_be_judged_is_told(
 
 
 def ids(nodes: Any) -> set[str]:
-    """The ids of nodes."""
+    """Returns the ids of nodes."""
     return {node.name.rpartition("/")[2] for node in nodes}
 
 
 def edges(graph: Any) -> set[tuple[str, str, str]]:
-    """The events of a graph: execution, type and artifact."""
+    """Returns the events of a graph, each as its execution, type and artifact."""
     from google.cloud.aiplatform_v1.types import event
 
     kinds = event.Event.Type
@@ -170,7 +170,7 @@ def link(call: Call, execution: str, *, reads: str = "", makes: str = "") -> Non
 
 @pytest.fixture
 def pipeline(call: Call, create: Call) -> None:
-    """raw -> clean -> data -> train -> model -> export -> saved, and data -> look -> plot."""
+    """Creates raw -> clean -> data -> train -> model -> export -> saved, and data -> look -> plot."""
     for name in ("raw", "data", "model", "saved", "plot", "alone"):
         create("Artifact", name, display_name=name)
     for name in ("clean", "train", "export", "look"):

@@ -1,4 +1,4 @@
-"""Artifacts, executions and contexts: what is kept of them, how they change, and how lists find them."""
+"""Artifacts, executions and contexts: the fields that are stored, how nodes change, and how lists find them."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_an_id_that_the_service_would_not_take_is_refused(identifier: str, refus
 
 @pytest.fixture
 def three(create: Call) -> list[Any]:
-    """Three artifacts."""
+    """Creates three artifacts."""
     return [
         create(
             "Artifact",

@@ -1,4 +1,4 @@
-"""Schemas: those of every store, and what they require of metadata; and many clients of one store at once."""
+"""The schemas of every store, their requirements on metadata, and many concurrent clients of one store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores in memory, in fakeredis, and in a real Redis if one is installed."""
+"""Fixtures with stores in memory, in fakeredis, and in a real Redis if one is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS = ("memory", "fakeredis", "redis")
 
 @pytest.fixture(scope="session")
 def _redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a Redis on a socket of its own, which writes nothing to disk."""
+    """Yields the URL of a Redis on its own socket, which writes nothing to disk."""
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("no redis-server is installed")
@@ -43,7 +43,7 @@ def _fakeredis() -> Iterator[str]:
 
 @pytest.fixture(params=KINDS)
 def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[], StateStore]]:
-    """A function that opens another connection to the same state, which is empty at first."""
+    """Yields a function that opens another connection to the same state, which is empty at first."""
     url = "memory:" if request.param == "memory" else request.getfixturevalue(f"_{request.param}")
     stores = [open_store(url)]
     stores[0].clear()
@@ -60,11 +60,11 @@ def opened(request: pytest.FixtureRequest) -> Iterator[Callable[[], StateStore]]
 
 @pytest.fixture
 def store(opened: Callable[[], StateStore]) -> StateStore:
-    """An empty store."""
+    """Opens an empty store."""
     return opened()
 
 
 @pytest.fixture
 def other(opened: Callable[[], StateStore]) -> StateStore:
-    """Another connection to the same state."""
+    """Opens another connection to the same state."""
     return opened()

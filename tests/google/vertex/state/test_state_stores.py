@@ -1,4 +1,4 @@
-"""What a store guarantees to concurrent users, and which URLs are valid."""
+"""The guarantees of a store to concurrent users, and valid URLs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from t5x_harness.google.server.listener import Peers
 from t5x_harness.google.vertex.state import StateError, StateStore, open_store, redis_store
 
-# State in memory belongs to one process, and has no interleaving.
+# State in memory belongs to one process, so no operations can interleave.
 several_may_write = pytest.mark.parametrize("opened", ["fakeredis", "redis"], indirect=True)
 
 

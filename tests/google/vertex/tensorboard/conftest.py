@@ -1,4 +1,4 @@
-"""A Tensorboard with an experiment and a run, and short ways to fill it."""
+"""Fixtures with a Tensorboard that has an experiment and a run, and short ways to fill it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def make_board(call: Call) -> Call:
-    """``make_board(display_name="…")`` creates a Tensorboard and returns it."""
+    """Returns ``make_board(display_name="…")``, which creates and returns a Tensorboard."""
     from google.cloud.aiplatform_v1.types import tensorboard
 
     def make(display_name: str = "board", **fields: Any) -> Any:
@@ -33,20 +33,20 @@ def make_board(call: Call) -> Call:
 
 @pytest.fixture
 def board(make_board: Call) -> Any:
-    """A Tensorboard."""
+    """Creates a Tensorboard."""
     return make_board()
 
 
 @pytest.fixture
 def experiment(call: Call, board: Any) -> Any:
-    """An experiment in it."""
+    """Creates an experiment in the Tensorboard."""
     ask = {"parent": board.name, "tensorboard_experiment_id": "exp", "tensorboard_experiment": {}}
     return call("TensorboardService.CreateTensorboardExperiment", **ask)
 
 
 @pytest.fixture
 def make_run(call: Call, experiment: Any) -> Call:
-    """``make_run("name")`` creates a run in the experiment."""
+    """Returns ``make_run("name")``, which creates a run in the experiment."""
 
     def make(identifier: str, display_name: str = "") -> Any:
         given = {"display_name": display_name or identifier}
@@ -58,13 +58,13 @@ def make_run(call: Call, experiment: Any) -> Call:
 
 @pytest.fixture
 def run(make_run: Call) -> Any:
-    """A run in it."""
+    """Creates a run in the experiment."""
     return make_run("train")
 
 
 @pytest.fixture
 def make_series(call: Call, run: Any) -> Call:
-    """``make_series("loss")`` creates a time series in the run; ``value_type`` is SCALAR by default."""
+    """Returns ``make_series("loss")``, which creates a time series in the run, of scalars by default."""
 
     def make(display_name: str, value_type: str = "SCALAR", **fields: Any) -> Any:
         given = {"display_name": display_name, "value_type": value_type, **fields}
@@ -75,7 +75,7 @@ def make_series(call: Call, run: Any) -> Call:
 
 @pytest.fixture
 def write(call: Call, run: Any) -> Call:
-    """``write(series, {0: 1.5})`` writes scalars by step; points may also be given as a list of messages' fields."""
+    """Returns ``write(series, {0: 1.5})``, which writes scalars by step, or points from a list of dictionaries."""
 
     def send(series: Any, points: Any) -> Any:
         if isinstance(points, dict):
@@ -91,13 +91,13 @@ def write(call: Call, run: Any) -> Call:
 
 
 def scalar(step: int, value: float) -> dict[str, Any]:
-    """A point, a second later for each step."""
+    """Returns a point, whose time is one second later for each step."""
     return {"step": step, "scalar": {"value": value}, "wall_time": {"seconds": 1_700_000_000 + step}}
 
 
 @pytest.fixture
 def read(call: Call) -> Call:
-    """``read(series)`` returns the points by step."""
+    """Returns ``read(series)``, which returns the scalars by step."""
 
     def ask(series: Any, **fields: Any) -> dict[int, float]:
         answer = call("TensorboardService.ReadTensorboardTimeSeriesData", tensorboard_time_series=series.name, **fields)
@@ -110,7 +110,7 @@ def read(call: Call) -> Call:
 def client_of_its_own(
     fake_gcs_server: EmulatedCloud, sdk_process: SdkClient, tmp_path: Path
 ) -> Iterator[Callable[[], SdkClient]]:
-    """``client_of_its_own()`` starts another process with the SDK of ``sdk_process``."""
+    """Yields ``client_of_its_own()``, which starts another process with the SDK of ``sdk_process``."""
     clients: list[SdkClient] = []
 
     def start() -> SdkClient:

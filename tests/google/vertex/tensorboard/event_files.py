@@ -1,4 +1,4 @@
-"""Code for a client's process: writes event files as training does, and reads what an upload has left.
+"""Code for a client's process: writes event files as training does, and reads the results of an upload.
 
 All values have the form ``{run: {tag: {step: value}}}``, with numbers as floats and tensors and blobs as lists of text.
 """
@@ -21,7 +21,7 @@ from tensorboard.util import tensor_util
 
 
 def write_with_tensorflow(logdir: str) -> None:
-    """Scalars, text, a histogram, images, hyperparameters and a graph, as tf.summary writes them."""
+    """Writes scalars, text, a histogram, images, hyperparameters and a graph with tf.summary."""
     writer = tf.summary.create_file_writer(logdir)
     with writer.as_default():
         for step in range(20):
@@ -36,7 +36,7 @@ def write_with_tensorflow(logdir: str) -> None:
 
 
 def write_with_clu(logdir: str) -> None:
-    """Metrics as T5X's trainer writes them."""
+    """Writes metrics as T5X's trainer does."""
     writer = metric_writers.SummaryWriter(logdir)
     for step in (10, 20):
         writer.write_scalars(step, {"accuracy": step / 100, "timing/seconds": 1.25})
@@ -94,7 +94,7 @@ def told(array: Any) -> Any:
 
 
 def digests(blobs: Any, plugin: str) -> list[str]:
-    """Returns the digests of blobs. The uploader rewrites graphs, whose maps may get another order."""
+    """Returns the digests of blobs. The uploader rewrites graphs, which may change the order of their maps."""
     if plugin == "graphs":
         blobs = [graph_pb2.GraphDef.FromString(blob).SerializeToString(deterministic=True) for blob in blobs]
     return [f"{len(blob)}:{hashlib.sha256(blob).hexdigest()}" for blob in blobs]

@@ -81,7 +81,7 @@ def test_ids_and_display_names_of_runs_are_their_own(make_run: Call, experiment:
     same_id = refused("TensorboardService.CreateTensorboardRun", **ask)
     assert same_id == ("ALREADY_EXISTS", f"TensorboardRun with name {made.name} already exists")
     ask.update(tensorboard_run_id="second", tensorboard_run={"display_name": "First"})
-    # The uploader looks for these words under INVALID_ARGUMENT.
+    # The uploader looks for these words in errors with INVALID_ARGUMENT.
     assert refused("TensorboardService.CreateTensorboardRun", **ask) == (
         "INVALID_ARGUMENT",
         f"TensorboardRun with display name First already exists in {experiment.name}",
@@ -213,7 +213,7 @@ def test_what_is_deleted_goes_with_all_that_is_in_it(
 
 @pytest.fixture
 def graph(make_series: Call) -> Any:
-    """A time series of blob sequences."""
+    """Creates a time series of blob sequences."""
     return make_series("graph", "BLOB_SEQUENCE")
 
 

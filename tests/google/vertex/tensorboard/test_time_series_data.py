@@ -1,4 +1,4 @@
-"""Data of time series: writing, reading, choosing, exporting; by several threads and servers at once."""
+"""The data of time series: writing, reading, choosing and exporting, also by several threads and servers at once."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_points_are_filtered(make_series: Call, write: Call, read: Call) -> None
 
 
 def pages(call: Call, series: Any, **fields: Any) -> list[list[int]]:
-    """The steps on all pages of an export."""
+    """Returns the steps on all pages of an export."""
     found, token = [], ""
     while True:
         ask = {"tensorboard_time_series": series.name, "page_token": token, **fields}
@@ -236,7 +236,7 @@ LOCATION = "projects/t5x-harness/locations/us-central1"
 
 @pytest.fixture
 def shared_run(two_calls: list[Call]) -> str:
-    """The name of a run."""
+    """Creates a run and returns its name."""
     call = two_calls[0]
     call("TensorboardService.CreateTensorboard", parent=LOCATION, tensorboard={"display_name": "board"})
     (board,) = call("TensorboardService.ListTensorboards", parent=LOCATION).tensorboards

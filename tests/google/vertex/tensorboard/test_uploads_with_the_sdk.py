@@ -1,4 +1,4 @@
-"""The SDK's uploader: real event files, once and while they are written, by one process and by several."""
+"""The SDK's uploader with real event files, once or while they are written, by one process or by several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ both_transports = pytest.mark.parametrize(
 
 @pytest.fixture
 def uploader(sdk: Sdk) -> Sdk:
-    """``sdk`` with the functions of event_files.py, and ``board``, a new Tensorboard."""
+    """Returns ``sdk`` with the functions of event_files.py, and with ``board``, a new Tensorboard."""
     try:
         sdk("import tensorflow, tensorboard, clu")
     except ClientError as error:
@@ -165,7 +165,7 @@ def test_a_model_is_logged_and_loaded_again(uploader: Sdk) -> None:
 
 @pytest.mark.journey
 def test_several_processes_write_one_experiment(uploader: Sdk, client_of_its_own: Callable[[], SdkClient]) -> None:
-    """Each process logs a run of its own, and all of them log the same time series of another run."""
+    """Each process logs its own run, and all of them log the same time series of another run."""
     begin = """
         init(experiment=name, experiment_tensorboard=board_name)
         shared = ai.TensorboardRun(f"{board_name}/experiments/{name}/runs/shared")

@@ -22,7 +22,7 @@ TENSORBOARD = {
     "service_account": "trainer@my-project.iam.gserviceaccount.com",
     "base_output_directory": {"output_uri_prefix": "gs://my-bucket/run"},
 }
-_GENERATION_REGION = {"v5e": "us-west4", "v6e": "us-east5"}  # the others are in us-central1
+_GENERATION_REGION = {"v5e": "us-west4", "v6e": "us-east5"}  # all others are in us-central1
 
 CONTAINER: Document = {"image_uri": IMAGE, "args": ["--run_mode=train"]}
 PACKAGE: Document = {
@@ -36,7 +36,7 @@ _words = st.from_regex(r"[a-z][a-z0-9-]{0,20}", fullmatch=True)
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """A job's document, and the region that it is for."""
+    """A job's document, and the region to which the job is sent."""
 
     document: Document
     location: str
@@ -73,7 +73,7 @@ def _region_of(tpu: str | None) -> str:
 
 @st.composite
 def _machines(draw: st.DrawFn) -> tuple[Document, str | None]:
-    """A machine spec, and its TPU generation."""
+    """Draws a machine spec, and returns it with its TPU generation."""
     machine = draw(st.sampled_from(sorted(machine_types().values(), key=lambda m: m.name)))
     spec: Document = {"machine_type": machine.name}
     if machine.name == "cloud-tpu":
@@ -105,7 +105,7 @@ def _pools(draw: st.DrawFn, machine: Document, replicas: int) -> Document:
 
 @st.composite
 def custom_jobs(draw: st.DrawFn) -> Job:
-    """Jobs that the service takes."""
+    """Draws a custom job that the service accepts."""
     machine, tpu = draw(_machines())
     pools = [draw(_pools(machine, 1))]
     spec: Document = {"worker_pool_specs": pools}
@@ -150,7 +150,7 @@ def _tuning(trial: Job, trials: int, parallel: int) -> Job:
 
 @st.composite
 def tuning_jobs(draw: st.DrawFn) -> Job:
-    """Jobs of trials that the service takes."""
+    """Draws a tuning job that the service accepts."""
     return _tuning(draw(custom_jobs()), draw(st.integers(3, 9)), draw(st.integers(1, 3)))
 
 
@@ -173,6 +173,6 @@ EXAMPLES = (
     _example(_T4, None, container_spec=CONTAINER),
     _example(_A100, None, python_package_spec=PACKAGE),
 )
-"""Valid jobs of every kind of machine, and of both kinds of task."""
+"""Valid jobs with every kind of machine and both kinds of task."""
 
 TUNING_EXAMPLE = _tuning(EXAMPLES[0], 4, 2)

@@ -1,4 +1,4 @@
-"""Every way to spoil a valid job at one place, and the rule that is broken by it."""
+"""All ways to break a valid job in one place, each with the rule that it breaks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ EXPERIMENT = "projects/p/locations/us-central1/metadataStores/default/contexts/t
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """One way to spoil a job.
+    """One way to break a job.
 
     Attributes:
-      rule: that it breaks.
-      field: where; ``pool`` stands for the first pool and ``spec`` for the job's spec.
+      rule: the rule that it breaks.
+      field: the broken field; ``pool`` means the first pool, and ``spec`` the job's spec.
       spoil: changes the document.
-      fits: whether a job can be spoilt so.
-      location: to send it to, if that is the fault.
+      fits: returns whether a job can be broken this way.
+      location: the location to which the job is sent, if that is the fault.
     """
 
     rule: str
@@ -36,19 +36,19 @@ class Fault:
     location: str = ""
 
     def apply(self, job: Job) -> Job:
-        """The spoilt copy."""
+        """Returns a broken copy of a job."""
         spoilt = dataclasses.replace(job, document=copy.deepcopy(job.document), location=self.location or job.location)
         self.spoil(spoilt)
         return spoilt
 
     def place(self, job: Job) -> str:
-        """Where the job is spoilt, as the service names it."""
+        """Returns the service's name for the broken field."""
         pool = f"{job.spec_field}.worker_pool_specs[0]"
         first, dot, rest = self.field.partition(".")
         return {"pool": pool, "spec": job.spec_field}.get(first, first) + dot + rest
 
 
-# Which jobs a fault fits.
+# The conditions under which a fault fits a job.
 
 
 def any_job(_job: Job) -> bool:
@@ -64,12 +64,12 @@ def no_tpu(job: Job) -> bool:
 
 
 def counted(job: Job) -> bool:
-    """TPUs by the number of their cores."""
+    """Returns whether the job requests TPUs by the number of cores."""
     return bool(job.machine["machine_type"] == "cloud-tpu")
 
 
 def shaped(job: Job) -> bool:
-    """TPUs by the shape of their slice."""
+    """Returns whether the job requests TPUs by the shape of a slice."""
     return "tpu_topology" in job.machine
 
 
@@ -78,7 +78,7 @@ def with_gpu(job: Job) -> bool:
 
 
 def bare(job: Job) -> bool:
-    """A machine that nothing can be attached to."""
+    """Returns whether the job's machine cannot have accelerators."""
     machine = machine_types()[job.machine["machine_type"]]
     return machine.bare and not machine.counts and not machine.chips
 
@@ -91,7 +91,7 @@ def packaged(job: Job) -> bool:
     return "python_package_spec" in job.pool
 
 
-# Where it puts what; None takes a field away.
+# The changes of a fault. None removes a field.
 
 
 def put(target: Document, changes: Document) -> None:
@@ -112,7 +112,7 @@ def fault_in(
     location: str = "",
     **changes: Any,
 ) -> Fault:
-    """A fault in a part of a job: other values of its fields."""
+    """Returns a fault that changes fields in one part of a job."""
     whole = ".".join(filter(None, (place, field)))
     return Fault(rule, whole, lambda job: put(part(job), changes), fits or default, location)
 
@@ -162,7 +162,7 @@ def without_tensorboard(job: Job) -> bool:
 
 
 def in_known_regions(job: Job) -> bool:
-    """TPUs that some region is known not to have."""
+    """Returns whether some region is known not to have the job's TPUs."""
     return job.tpu not in (None, "7x")
 
 

@@ -62,7 +62,7 @@ def test_messages_are_sentences() -> None:
 
 
 def test_a_long_text_is_read_once_by_each_pattern() -> None:
-    """The server has no thread that could answer while it reads one again from each of its characters."""
+    """Otherwise, the server could not answer while a pattern starts again at each character of the text."""
     for rule in RULES:
         if form := rule.parameters.get("pattern"):
             for part in ("a", ".", "/", "a.", "a/", ":", "@", "a:1", "projects/a/"):

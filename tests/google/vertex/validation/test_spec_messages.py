@@ -1,4 +1,4 @@
-"""What is said about the specs that people write: the service's own words first, then the smallest fix."""
+"""The messages for specs that people write: the service's own words first, then the smallest fix."""
 
 from __future__ import annotations
 

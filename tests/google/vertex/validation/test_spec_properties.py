@@ -1,4 +1,4 @@
-"""What the service takes is taken without a word, and each single fault gives exactly its violation."""
+"""Jobs that the service accepts cause no message, and each single fault causes exactly its violation."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def test_a_fault_in_any_study_gives_exactly_its_violation(job: Any, fault: Any) 
 
 
 def test_every_rule_has_a_fault_that_breaks_it() -> None:
-    # A TPU's TensorBoard breaks two rules at once; test_spec_rules has it.
+    # A job with a TPU and a TensorBoard breaks two rules at once; see test_spec_rules.
     assert set(RULES) - {fault.rule for fault in ALL_FAULTS} == {"tensorboard-tpu"}

@@ -182,7 +182,7 @@ def test_an_order_on_metadata() -> None:
 @given(st.lists(st.text(max_size=5), max_size=12), st.integers(1, 5))
 @settings(max_examples=50, deadline=None, database=None, derandomize=True)
 def test_pages_are_the_list(names: list[str], size: int) -> None:
-    """Whatever the size of its pages, the pages of a list are the list."""
+    """Together, the pages of a list contain exactly the list, for any page size."""
     listed = [f"{number}/{name}" for number, name in enumerate(names)]
     request = rpc_table()["/google.cloud.aiplatform.v1.JobService/ListCustomJobs"].request(parent=PARENT)
     told: list[str] = []
@@ -196,7 +196,7 @@ def test_pages_are_the_list(names: list[str], size: int) -> None:
 
 @pytest.fixture
 def tensorboards(call: Ask) -> list[str]:
-    """The display names of five Tensorboards, oldest first."""
+    """Creates five Tensorboards, and returns their display names, oldest first."""
     names = [f"board-{number}" for number in range(5)]
     for name in names:
         call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard={"display_name": name})

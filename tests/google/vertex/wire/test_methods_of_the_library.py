@@ -1,4 +1,4 @@
-"""Every method is read from the installed library, with the right messages, whatever release protobuf has."""
+"""Every method is read from the installed library, with the right messages, for any release of protobuf."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ FIELDS = types.CustomJobSpec.pb().DESCRIPTOR.fields_by_name
         pytest.param(types.CustomJob.pb().DESCRIPTOR.fields_by_name["labels"], True, id="map"),
         pytest.param(FIELDS["scheduling"], False, id="message"),
         pytest.param(FIELDS["network"], False, id="text"),
-        # Protobuf 5 and 7 have only one of the two. The labels' numbers are from descriptor.proto.
+        # Protobuf 5 has only label, and protobuf 7 only is_repeated. The labels' numbers are from descriptor.proto.
         pytest.param(SimpleNamespace(label=3), True, id="protobuf-5-list"),
         pytest.param(SimpleNamespace(label=1), False, id="protobuf-5-text"),
         pytest.param(SimpleNamespace(is_repeated=True), True, id="protobuf-7-list"),

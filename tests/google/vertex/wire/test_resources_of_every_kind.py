@@ -1,4 +1,4 @@
-"""The standard methods: names, times, etags and masks of resources, and the operations that they answer with."""
+"""The standard methods: names, times, etags and masks of resources, and the operations that they return."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Refused = Callable[..., tuple[str, str]]
 
 @pytest.fixture
 def board(call: Ask) -> str:
-    """The name of a Tensorboard."""
+    """Creates a Tensorboard and returns its name."""
     return str(make_board(call).name.partition("/operations/")[0])
 
 
 def at(board: str, identifier: str = "e-1", **fields: Any) -> dict[str, Any]:
-    """The request for an experiment in a Tensorboard."""
+    """Returns the request for an experiment in a Tensorboard."""
     return {"parent": board, "tensorboard_experiment": fields, "tensorboard_experiment_id": identifier}
 
 
@@ -259,7 +259,7 @@ def test_what_is_not_emulated_names_what_is(refused: Refused) -> None:
 
 
 def make_board(call: Ask) -> Any:
-    """The operation that made a Tensorboard."""
+    """Creates a Tensorboard, and returns the operation."""
     return call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard={"display_name": "b"})
 
 

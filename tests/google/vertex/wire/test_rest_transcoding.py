@@ -1,4 +1,4 @@
-"""JSON over HTTP becomes requests and responses of methods; errors have Google's form, and fit into gRPC's trailers."""
+"""JSON over HTTP is converted to and from messages; errors have Google's form, and fit into gRPC's trailers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Answer = tuple[int, Any]
 
 @pytest.fixture
 def rest(api: Any) -> Callable[..., Answer]:
-    """``rest("GET", path, ("name", "value"), …, body=…)`` returns the status and the JSON."""
+    """Returns ``rest("GET", path, ("name", "value"), …, body=…)``, which returns the status and the JSON."""
 
     def ask(verb: str, path: str, *query: tuple[str, str], body: Any = None, token: str | None = None) -> Answer:
         data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
