@@ -1,4 +1,4 @@
-"""The commands: what they take, what they print, how they end."""
+"""The commands: their arguments, their output and their exit status."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ EMBEDDED = "--t5x-runtime=embedded"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a good run config in it."""
+    """A working directory with a good run config."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "run.gin").write_text(GOOD)
     return tmp_path
@@ -265,7 +265,7 @@ def test_the_command_line_wins_over_a_declared_slice(folder: Path, harness: Any)
 
 @pytest.fixture
 def noted(folder: Path) -> list[str]:
-    """The arguments to lint a config with a warning and a note, but without an error."""
+    """The arguments for linting a config with a warning and a note, but without an error."""
     (folder / "noted.gin").write_text(
         "from __gin__ import dynamic_registration\nfrom t5x import utils\n"
         f"{GOOD.replace('pretrain.gin', 'eval.gin').replace('TRAIN_STEPS', 'TYPO')}"

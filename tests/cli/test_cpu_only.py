@@ -1,4 +1,4 @@
-"""Where libtpu is installed, no command but those that compile for a TPU lets JAX start it: it might hold the chips."""
+"""If libtpu is installed, only commands that compile for a TPU let JAX start it, as it might hold the chips."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def get_library_path():  # JAX asks for it whenever it is imported
 
 @pytest.fixture
 def platforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., set[str]]:
-    """Runs a command; returns what its processes had JAX_PLATFORMS set to when they imported JAX."""
+    """Runs a command; returns the values of JAX_PLATFORMS in its processes when they imported JAX."""
     (tmp_path / "modules").mkdir()
     (tmp_path / "modules/libtpu.py").write_text(LIBTPU)
     monkeypatch.setenv(

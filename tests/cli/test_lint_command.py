@@ -48,7 +48,7 @@ EMBEDDED = "--t5x-runtime=embedded"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with a run config in it that has two mistakes."""
+    """A working directory with a run config that has two mistakes."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     (tmp_path / "run.gin").write_text(BAD)
@@ -167,7 +167,7 @@ def test_with_fragments_what_is_left_open_is_left_to_other_files(folder: Path, h
 
 
 def _hooks(repository: Path) -> dict[str, dict[str, str]]:
-    """The hooks by their ids; the file is a list of flat maps, as this reader checks."""
+    """Returns the hooks by their ids; it checks that the file is a list of flat maps."""
     hooks: dict[str, dict[str, str]] = {}
     for line in (repository / ".pre-commit-hooks.yaml").read_text().splitlines():
         if line and not line.startswith("#"):
@@ -192,7 +192,7 @@ def test_the_hooks_say_what_pre_commit_needs(repository: Path) -> None:
 
 
 def _run_hook(repository: Path, name: str, *files: str) -> subprocess.CompletedProcess[str]:
-    """Runs a hook as pre-commit does: its entry with the changed files behind it."""
+    """Runs a hook as pre-commit does: its entry, followed by the changed files."""
     program, *arguments = shlex.split(_hooks(repository)[name]["entry"])
     assert program == "t5x-harness"
     command = [sys.executable, "-m", "t5x_harness", *arguments, *files]

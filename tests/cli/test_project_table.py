@@ -1,4 +1,4 @@
-"""``[tool.t5x_harness]``: what it means, and what is said about mistakes in it."""
+"""``[tool.t5x_harness]``: its meaning, and the messages about mistakes in it."""
 
 from __future__ import annotations
 

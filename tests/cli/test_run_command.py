@@ -1,4 +1,4 @@
-"""``run`` and ``plan``: what Ctrl-C leaves and prints, and which folders are kept or stay as they are."""
+"""``run`` and ``plan``: the files and output after Ctrl-C, and which folders are kept or stay unchanged."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAIN = f"{LIGHT}\nimport sys\nfrom t5x_harness.commands import main\nsys.exit(ma
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with two configs whose resolve hangs; one has a warning of lint."""
+    """A folder with two configs whose resolve stage hangs; one of them has a lint warning."""
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     shutil.copytree(CONFIGS / "models", tmp_path / "models")

@@ -29,7 +29,7 @@ Warm = Callable[..., subprocess.Popen[str]]
 
 @pytest.fixture
 def warm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Warm]:
-    """Starts the command with other modules than T5X's to import."""
+    """Starts the command, which imports other modules instead of T5X."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     started = []

@@ -28,7 +28,7 @@ TASK_FEATURE_LENGTHS = {{'inputs': 8, 'targets': 8}}
 TRAIN_STEPS = 100
 DROPOUT_RATE = 0.0
 """
-"""A run config without a mistake, nine lines long."""
+"""A run config without mistakes, nine lines long."""
 
 
 class Folder:
@@ -68,13 +68,13 @@ class Folder:
         return list(self.lint(gin, **fields).findings)
 
     def only(self, gin: str, code: str, **fields: object) -> Finding:
-        """The one finding with this code."""
+        """Returns the only finding with this code."""
         found = [f for f in self.findings(gin, **fields) if f.code == code]
         assert len(found) == 1, self.findings(gin, **fields)
         return found[0]
 
     def said(self, gin: str, place: str) -> tuple[str, str | None]:
-        """Message and fix of the one finding with a code, which is at this place: ``GIN16 error 3 > other.gin:1``."""
+        """Returns message and fix of the only finding with a code, given with its place: ``GIN16 error 3 > a.gin:1``."""
         finding = self.only(gin, place.split()[0])
         at = finding.location
         lines = [str(each).removeprefix("run.gin:") for each in (*at.included_from, at)] if at else []
@@ -82,5 +82,5 @@ class Folder:
         return finding.message, finding.fix
 
     def codes(self, gin: str, **fields: object) -> str:
-        """Everything that is found: ``error GIN16, note CKP14``."""
+        """Returns the codes of all findings: ``error GIN16, note CKP14``."""
         return ", ".join(f"{finding.severity} {finding.code}" for finding in self.findings(gin, **fields))

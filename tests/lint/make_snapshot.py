@@ -1,7 +1,7 @@
 """Writes the snapshots: the names and parameters that the lint rules know without importing anything.
 
-Run it from the root of the repository when ``tests/reference/api.json`` is recorded anew; where the extra ``t5x`` is
-installed, also when that asks for another version of a library::
+Run it from the root of the repository when ``tests/reference/api.json`` is recorded again; if the extra ``t5x`` is
+installed, also when that extra asks for another version of a library::
 
     python tests/lint/make_snapshot.py tests/reference/api.json
     python tests/lint/make_snapshot.py seqio optax
@@ -30,7 +30,7 @@ _FOLDER = Path(snapshot.__file__).parent
 
 
 def snapshot_text(api: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
-    """Returns the text of the snapshot: one line a module, so that a difference can be read.
+    """Returns the text of the snapshot: one line per module, so that differences are readable.
 
     Args:
       api: module, then symbol, then its record (``kind``, ``signature`` of a function, ``members`` of a class).
@@ -83,16 +83,16 @@ def _literal(text: str) -> object:
 
 
 def _is_plain(value: object) -> bool:
-    """Returns whether a default is of a type that JSON has, tuples as lists, and is not None."""
+    """Returns whether a default is of a type that JSON has, with tuples as lists, and is not None."""
     if isinstance(value, (tuple, list)):
         return all(item is None or _is_plain(item) for item in value)
     return isinstance(value, (bool, int, str)) or (isinstance(value, float) and math.isfinite(value))
 
 
 def interface_text(package: str) -> str:
-    """Returns the text of the snapshot of an installed library: what Gin would find in its public modules.
+    """Returns the text of the snapshot of an installed library: the names that Gin would find in its public modules.
 
-    A name that several modules have is recorded where it is first found, in the package itself if it is there; the
+    A name that several modules have is recorded in the first of them, in the package itself if it has the name; the
     others refer to it. Names that are neither functions nor classes of the library are only listed.
     """
     places: dict[int, str] = {}
@@ -116,7 +116,7 @@ def interface_text(package: str) -> str:
 
 
 def _public_modules(package: str) -> Iterator[ModuleType]:
-    """Yields the package and the modules in it that are meant for use."""
+    """Yields the package and its public modules."""
     top = importlib.import_module(package)
     yield top
     for found in pkgutil.iter_modules(top.__path__):
@@ -164,7 +164,7 @@ def _live_signature(function: Any) -> dict[str, Any] | None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Reads the record, or imports the libraries, that the command line names and writes their snapshots."""
+    """Reads the record, or imports the libraries, that the command line names, and writes their snapshots."""
     if not arguments or any(not a.endswith(".json") and a not in LIBRARIES for a in arguments):
         print(f"usage: python tests/lint/make_snapshot.py API_JSON | {' | '.join(LIBRARIES)} ...", file=sys.stderr)
         return 2

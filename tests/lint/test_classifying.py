@@ -1,4 +1,4 @@
-"""Why a file is a run config, a fragment or broken is said."""
+"""A file's classification as a run config, a fragment or broken gives its reason."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from t5x_harness.spec import Location, Mode
             FileKind.BROKEN,
             "run.gin:1: no such gin file: models/tiny.gin, so run.gin cannot be read to the end",
         ),
-        # A misspelt macro is a mistake in a run config and no sign of a fragment.
+        # A misspelled macro is a mistake in a run config, not a sign of a fragment.
         (RUN + "TRAIN_STEPS = %BATCHSIZE\n", FileKind.RUN_CONFIG, "run.gin binds train and leaves nothing open"),
     ],
 )

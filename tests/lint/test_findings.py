@@ -1,4 +1,4 @@
-"""What the findings say: the place, the values that disagree and the fix."""
+"""Findings name the place, the values that disagree and the fix."""
 
 from __future__ import annotations
 
@@ -302,7 +302,7 @@ def test_a_module_is_nothing_to_configure(folder: Folder) -> None:
     assert [(f.location.line, f.message) for f in folder.findings(RUN + lines) if f.location] == [
         (10, "utils is a module, not something to configure"),
         (11, "train_script is a module, not something to configure"),
-    ]  # said once of each module in a file
+    ]  # reported once for each module in a file
 
 
 def test_an_alias_of_the_binary_is_refused_on_the_command_line(folder: Folder) -> None:

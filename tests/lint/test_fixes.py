@@ -1,4 +1,4 @@
-"""What is fixed by itself: only what can be meant in one way, and never to the worse."""
+"""Automatic fixes: only mistakes whose meaning is clear are fixed, and no fix makes a config worse."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _fix(folder: Folder, *names: str, run_if: RunIf = RunIf.ALWAYS, may_change: 
 
 
 def _fixed(folder: Folder, gin: str, **kinds: RunIf) -> str:
-    """The text of a config after fixing."""
+    """Returns the text of a config after fixing."""
     folder.write({"run.gin": gin})
     files = _fix(folder, "run.gin", **kinds).files
     return files[0].after if files else gin
@@ -86,7 +86,7 @@ def test_a_string_gets_the_quotes_of_its_file(folder: Folder) -> None:
         "TRAIN_STEPS = 'many'",
         "INPUT_LENGTH = 8",
         "LR_1 = 8\ntrain_script.train.stats_period = %LR_2",
-        "utils.DatasetConfig.batch_size = 9",  # GIN05: which of the scopes?
+        "utils.DatasetConfig.batch_size = 9",  # GIN05: which scope?
         "train/utils.DatasetConfig.bach_size = 8\ntrain/utils.DatasetConfig.batch_size = 16",
         "BATCH_SIZE = 8\nBATCHSIZE = 16",
         "train/utils.DatasetConfig.nothing_like_it = 8",
@@ -153,7 +153,7 @@ def test_a_text_in_a_string_of_several_lines_is_not_taken_for_a_statement(folder
 
 def test_an_edit_that_brings_an_error_is_taken_back(folder: Folder) -> None:
     gin = RUN.replace(PRETRAIN, FINETUNE).replace("TRAIN_STEPS = 100", "include 'steps.gin'\nTRAIN_STEP = 200")
-    gin += "INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_1000'\n"  # 200 steps would be fewer than it has done
+    gin += "INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_1000'\n"  # 200 steps are fewer than it has done
     folder.write({"run.gin": gin, "steps.gin": "TRAIN_STEPS = 2000\n"})
     fixes = _fix(folder, "run.gin")
     assert fixes.files == ()

@@ -1,4 +1,4 @@
-"""Values that are not what they look like: strings for other types, characters, macros and imports for each other."""
+"""Lookalikes: strings in place of other types, and characters, macros and imports in place of each other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ QUOTED = [
     ("own.fun.many = '1.5'\n", "a number is needed", "own.fun.many = 1.5"),
     ("own.Thing.size = '7'\n", "a number is needed", "own.Thing.size = 7"),
 ]
-"""A line, what its string should be, and the line without quotes."""
+"""A line, the type that its string should have, and the line without quotes."""
 
 TEXTS = (
     "utils.RestoreCheckpointConfig.dtype = '32'",
@@ -36,7 +36,7 @@ TEXTS = (
     "train/utils.DatasetConfig.split = '123'",
     "TITLE = '5'\nTITLE = '6'\nown.fun.anything = %TITLE",
 )
-"""Strings that may be meant as they are."""
+"""Strings that may be intended as strings."""
 
 _OWN = """\
 def fun(flag=True, many=1, name='x', anything=None): pass
@@ -65,7 +65,7 @@ def test_a_quoted_value_is_named_for_its_quotes(folder: Folder, line: str, neede
     ],
 )
 def test_a_list_for_a_number_is_named(folder: Folder, line: str, is_a: str) -> None:
-    """A smoke run gives these parameters values of its own, so that T5X never sees the config's."""
+    """A smoke run gives these parameters its own values, so T5X never sees the config's."""
     finding = folder.only(RUN + line + "\n", "GIN08")
     assert is_a in finding.message
     assert (finding.severity, finding.fix) == (Severity.ERROR, "give a number")

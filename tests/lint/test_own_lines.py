@@ -1,4 +1,4 @@
-"""Findings of every stage stand on a line of the user's, never in the gin file of a library."""
+"""Findings of every stage are on one of the user's lines, never in a library's gin file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reader comes to what Gin comes to: same files, same order, same winners, and where each value comes from."""
+"""The reader gets Gin's results: same files, same order, same winners; and it knows the place of each value."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_working_directory_comes_before_search_paths_and_those_before_t5x(fo
     program = folder.read(f"include 'x.gin'\ninclude 'y.gin'\ninclude '{PRETRAIN}'\n", search_paths=("here",))
     assert program.macros["X"].value == "cwd"
     assert program.macros["Y"].value == "search path"
-    # A file inside an importable package is found there before the search paths are looked at, as Gin does.
+    # A file in an importable package is found there before the search paths are searched, as in Gin.
     assert "P" not in program.macros
     assert program.macros["BATCH_SIZE"].value == 128
 
@@ -113,7 +113,7 @@ def test_a_scoped_binding_beats_an_unscoped_one(folder: Folder) -> None:
     config = "t5x.utils.DatasetConfig"
     assert program.lookup(config, "seed", "other").value == 1  # type: ignore[union-attr]
     assert program.lookup(config, "seed", "big/train").value == 2  # type: ignore[union-attr]
-    # Nested scopes: big/train takes from big and big/train, not from train.
+    # Nested scopes: big/train takes bindings from big and big/train, not from train.
     assert program.lookup(config, "batch_size", "big/train") is None
 
 
@@ -152,7 +152,7 @@ def test_a_circle_of_macros_ends(folder: Folder) -> None:
 
 
 def test_a_file_in_a_clone_that_only_the_job_has_is_that_of_the_t5x_in_use(folder: Folder) -> None:
-    """Images clone T5X's repository where the job starts, and configs include its files from there."""
+    """Images clone T5X's repository into the folder in which the job starts, and configs include files from there."""
     gin = RUN.replace(TINY, f"t5x/{TINY}").replace(PRETRAIN, f"/t5x/{PRETRAIN}")
     program = folder.read(gin)
     assert program.complete
@@ -190,7 +190,7 @@ def test_what_only_the_embedded_t5x_can_open_is_warned_of(folder: Folder) -> Non
 
 
 def bound(folder: Path, files: dict[str, str], *bindings: str) -> dict[str, BoundValue]:
-    """What a run of the last of these files is bound to, by name and in order."""
+    """Returns the bound values of a run of the last of these files, by name and in order."""
     for name, text in files.items():
         (folder / name).write_text(text)
     spec = RunSpec((list(files)[-1],), bindings=bindings, runtime="embedded", cwd=str(folder))

@@ -1,4 +1,4 @@
-"""Every rule is found, explains itself, finds its own bad example and leaves its good one alone."""
+"""Every rule is collected, explains itself, finds its bad example's mistake and nothing in its good example."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GIN21 GIN23 GIN24 GIN25 GIN26 GIN27 GIN28 GIN29 GIN30 GIN31 GIN32 GIN33 GIN34 GI
 CKP02 CKP04 CKP05 CKP11 CKP12 CKP14 CKP15 CKP17 CKP18 CKP19 CKP20 CKP25 INF04 INF09 GCS03 GCS08 GCS11 VTX07 AUX02 AUX03
 AUX04 AUX05 POD07
 """
-"""The rows of the failure catalogue that text alone can show."""
+"""The rows of the failure catalogue that can be found from text alone."""
 
 
 def _findings(folder: Folder, example: Example) -> list[Finding]:
@@ -34,7 +34,7 @@ def _findings(folder: Folder, example: Example) -> list[Finding]:
 
 
 def _line(folder: Folder, example: Example, location: Location) -> str:
-    """The text at a place."""
+    """Returns the line at a place."""
     if location.file == BINDINGS:
         return example.bindings[location.line - 1]
     return (folder.path / location.file).read_text(encoding="utf-8").splitlines()[location.line - 1]
@@ -64,7 +64,7 @@ def test_the_rules_of_this_stage_are_there() -> None:
 
 
 def _package(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> str:
-    """Writes a package of rules; each module's text begins with a mistake of the code GIN99."""
+    """Writes a package of rules; each module's text begins with a mistake whose code is GIN99."""
     package = f"rules_in_{folder.name}"
     (folder / package).mkdir()
     for name, text in {"__init__": "", **modules}.items():

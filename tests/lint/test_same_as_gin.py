@@ -1,4 +1,4 @@
-"""What the reader makes of a config is what Gin holds after parsing it: the same bindings with the same values."""
+"""The reader's result for a config equals Gin's state after parsing it: the same bindings with the same values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Thing:
 
 @contextlib.contextmanager
 def _dummies() -> Iterator[None]:
-    """A module that configs may import, and Gin as it was afterwards."""
+    """Provides a module that configs may import, and restores Gin's state afterwards."""
     registry = (gin_config._REGISTRY.copy(), dict(gin_config._INVERSE_REGISTRY), dict(gin_config._RENAMED_SELECTORS))
     tree = _deep(registry[0]._selector_tree)
     prefixes = list(gin_config._LOCATION_PREFIXES)
@@ -68,7 +68,7 @@ def _deep(tree: Any) -> Any:
 
 
 def _of_gin(value: Any) -> Any:
-    """A value that Gin holds, as the reader writes it: names of configurables are left to the test's own check."""
+    """Returns one of Gin's values as the reader writes it; the test itself checks the names of configurables."""
     if isinstance(value, gin_config.ConfigurableReference):
         name = value.configurable.selector
         if name == "gin.macro" and value.evaluate:
@@ -189,7 +189,7 @@ def _statements(draw: st.DrawFn, head: int, *, includes: list[str]) -> str:
 
 @st.composite
 def _files(draw: st.DrawFn) -> tuple[dict[str, str], list[str], list[str]]:
-    """Gin files by name, those that are run, and bindings after them."""
+    """Generates gin files by name, the names of those that are run, and bindings after them."""
     names = ["one.gin", "conf/two.gin", "search/three.gin", "run.gin"]
     reachable = ["one.gin", "conf/two.gin", "three.gin"]
     files = {}
@@ -225,7 +225,7 @@ def test_the_final_bindings_are_those_of_gin(config: tuple[dict[str, str], list[
 
 _SLIPS = ("\u00a0", "\u200b", "\ufeff", "\u2019", "\t", "\\", *"'(./@%=: \nx1")
 _OF_READING = frozenset({"GIN07", "GIN10", "GIN11", "GIN13", "GIN14", "GIN15", "GIN16", "GIN19", "GIN29", "GIN32"})
-"""What lint calls an error because Gin stops at it while it reads."""
+"""The codes that lint reports as errors because Gin stops at these mistakes while it reads."""
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")
@@ -256,7 +256,7 @@ def test_a_slip_is_an_error_where_gin_refuses_it(
 
 
 def _assert_places(program: GinProgram, files: dict[str, str], bindings: list[str]) -> None:
-    """The line of a final value names what it binds, and its includes stand where they are said."""
+    """Asserts that the line of each final value names what it binds, and that its includes are at their places."""
     for statement in program.final.values():
         name = statement.param if isinstance(statement, Binding) else statement.name.split("/")[-1]
         place = statement.location
@@ -269,13 +269,13 @@ def _assert_places(program: GinProgram, files: dict[str, str], bindings: list[st
 def _gin_complaint(runs: list[str], bindings: list[str]) -> str | None:
     try:
         gin.parse_config_files_and_bindings(runs, bindings, finalize_config=False)
-    except Exception as error:  # whatever Gin raises is its answer
+    except Exception as error:  # any exception of Gin is its answer
         return f"{type(error).__name__}: {error}"
     return None
 
 
 def _read_with_dummies(folder: Path, runs: list[str], bindings: list[str]) -> GinProgram:
-    """Reads with the module on disk, where the reader looks for it."""
+    """Reads with the module on disk, where the reader can find it."""
     package = folder / "src" / _MODULE
     package.mkdir(parents=True)
     (package / "__init__.py").write_text(_SOURCE, encoding="utf-8")

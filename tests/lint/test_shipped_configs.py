@@ -1,6 +1,6 @@
-"""T5X's own configs: which of them are runs, and none of them is faulted without cause.
+"""T5X's own configs: the right ones are runs, and none of them is faulted without cause.
 
-Those of a real T5X are linted where one is installed, or where ``T5X_HARNESS_TEST_T5X`` names the folder that holds its
+The configs of a real T5X are linted if one is installed, or if ``T5X_HARNESS_TEST_T5X`` names the folder that holds its
 package ``t5x``.
 """
 
@@ -34,7 +34,7 @@ INCOMPLETE = {
     "t5x/examples/scalable_t5/umt5/runs/pretraining_common.gin",
     *(f"t5x/examples/scalable_t5/umt5/pretrain_{size}.gin" for size in ("small", "base", "large", "xl", "xxl")),
 }
-"""Pre-training of umT5 includes a file that was never published, with T5X too."""
+"""Pretraining configs of umT5, which include a file that was never published, even in T5X itself."""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_the_list_of_runs_is_of_files_that_are_there() -> None:
     assert set(SHIPPED) >= RUNS.keys() | INCOMPLETE
 
 
-@pytest.mark.stack  # two of them bind optimizers of optax
+@pytest.mark.stack  # two of them bind optax optimizers
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_no_shipped_run_has_an_error(name: str, python_path: tuple[str, ...], tmp_path: Path) -> None:
     result = lint(_spec(name, python_path, tmp_path), t5x_parent=T5X)
@@ -80,7 +80,7 @@ def test_a_file_that_t5x_never_published_is_named(name: str, python_path: tuple[
 
 
 def test_the_import_that_umt5s_fine_tuning_lacks_is_named(python_path: tuple[str, ...], tmp_path: Path) -> None:
-    """With T5X, Gin stops there, too."""
+    """With T5X itself, Gin also stops there."""
     bindings = ("MODEL_DIR = 'm'", "MIXTURE_OR_TASK_NAME = 'x'", "MIXTURE_OR_TASK_MODULE = None")
     spec = _spec("t5x/examples/scalable_t5/umt5/tydiqa_base.gin", python_path, tmp_path, *bindings)
     [error] = (found for found in lint(spec, t5x_parent=T5X).errors if found.code == "GIN29")
@@ -115,11 +115,12 @@ def _real_t5x() -> Path | None:
 
 REAL = _real_t5x()
 
-# What is wrong in T5X's own files at commit cc342d4: seen in its sources, and most of it by having it parse the file.
+# The mistakes in T5X's own files at commit cc342d4: seen in its sources, and most of them also when it parses the file.
 FAULTS = {
     **{name: {"GIN17"} for name in INCOMPLETE},
     **{
-        # Restores the one checkpoint that it names in mode 'latest': `mode = 'specific'` is commented out.
+        # It restores the single checkpoint that it names in mode 'latest', because `mode = 'specific'` is commented
+        # out.
         f"t5x/contrib/gpu/t5/t5_1_1/examples/{size}_{task}_finetune_adam.gin": {"CKP05"}
         for size in ("small", "large", "xl")
         for task in ("mnli2", "squad1")

@@ -1,4 +1,4 @@
-"""The names that the rules know are those of the recorded T5X and of the libraries that the harness asks for."""
+"""The rules know the names in the recorded T5X and in the libraries that the harness requires."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings are silenced by code or by a comment, are counted, and nothing else is."""
+"""Findings are silenced by code or by a comment and are counted, and no other finding is silenced."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_every_finding_is_either_shown_or_silenced_in_order(codes: list[str], ig
 )
 @pytest.mark.parametrize("comment", [False, True])
 def test_what_broke_the_reading_is_never_silenced(folder: Folder, text: str, code: str, comment: bool) -> None:
-    """Nothing is known of the statements that were not read, so nothing may be called fine."""
+    """Nothing is known about the statements that were not read, so the config must not be called fine."""
     silenced = f"# t5x-harness: ignore-file[{code}]\n{RUN}{text}" if comment else f"{RUN}{text}"
     result = folder.lint(silenced, ignore=() if comment else tuple(all_codes()))
     assert result.outcome is Outcome.FAILED

@@ -1,4 +1,4 @@
-"""Whatever a gin file holds and wherever it lies, reader and command come to an end and say one clear thing."""
+"""With any content of a gin file, and in any place, the reader and the command finish and report one clear thing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from t5x_harness.spec import Outcome, RunSettings, RunSpec
 
 
 def _command(folder: Path, *arguments: str) -> tuple[int, str]:
-    """Exit status and everything printed by ``t5x-harness lint`` in a folder."""
+    """Returns the exit status of ``t5x-harness lint`` in a folder, and everything that it prints."""
     out = io.StringIO()
     with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         status = main(["lint", *arguments])
@@ -117,7 +117,7 @@ def test_a_file_that_may_not_be_read_is_said(folder: Folder, monkeypatch: pytest
     whole = Path.read_text
 
     def read_text(path: Path, *arguments: str, **named: str) -> str:
-        if path.name == "secret.gin":  # modes do not stop the superuser, whom tests may run as
+        if path.name == "secret.gin":  # file modes do not stop root, and tests may run as root
             raise PermissionError(13, "Permission denied", str(path))
         return whole(path, *arguments, **named)
 
@@ -293,7 +293,7 @@ def test_reading_imports_nothing_that_a_config_names(folder: Folder) -> None:
 
 
 def test_each_statement_of_a_long_file_is_looked_at_alone(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file's lines are cut once for all its statements: otherwise the time would grow with the square of its size."""
+    """A file is split into lines once for all its statements, or the time would grow with the square of its size."""
     lookups: list[str] = []
     original = GinProgram.is_installed
     monkeypatch.setattr(GinProgram, "is_installed", lambda self, file: lookups.append(file) or original(self, file))

@@ -1,4 +1,4 @@
-"""Values that a later statement undoes, in one file, across includes or files, and macros that nothing reads."""
+"""Values that a later statement undoes, in one file or across includes or files, and macros that nothing reads."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_what_overrides_by_its_place_is_left_alone(folder: Folder) -> None:
     assert undone(folder, "base.gin", "variant.gin") == []
     assert undone(folder, "run.gin") == []
     assert undone(folder, TINY, "run.gin", "variant.gin") == []
-    # The parameters of one object in layers, each an include of its own.
+    # The parameters of one object, in layers that are separate includes.
     scoped = "from __gin__ import dynamic_registration\nfrom t5x import utils\nutils.SaveCheckpointConfig.keep = {}\n"
     folder.write({"one.gin": scoped.format(1), "two.gin": scoped.format(2)})
     folder.write({"run.gin": RUN + "include 'one.gin'\ninclude 'two.gin'\n"})

@@ -1,4 +1,4 @@
-"""What the source of modules says for certain is known without importing them, in several threads at once."""
+"""Facts that the source of modules shows for certain are found without imports, in several threads at once."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _CERTAIN = {
     "from elsewhere": "from mine_too import other as it",
 }
 
-# Symbols that may take z too, or that say nothing for certain.
+# Symbols that may also take z, or whose parameters are not certain.
 _UNCERTAIN = {
     "any keyword": "def it(x, **more): ...",
     "a decorator": "import functools\n@functools.cache\ndef it(x): ...",
@@ -63,7 +63,7 @@ _UNCERTAIN = {
 @pytest.mark.parametrize("source", _CERTAIN.values(), ids=_CERTAIN)
 def test_a_misspelt_parameter_is_found(folder: Folder, source: str) -> None:
     folder.write({"mine.py": source + "\n", "mine_too.py": "def other(x, y): ...\n", "other.py": ""})
-    folder.write({"flax/__init__.py": "", "flax/linen.py": ""})  # one that is found wherever this runs
+    folder.write({"flax/__init__.py": "", "flax/linen.py": ""})  # a module that is found wherever this test runs
     result = folder.lint(_HEAD + "mine.it.x = 1\nmine.it.z = 1\nmine.it.y = 1\n")
     assert [(f.code, f.location.line, f.message) for f in result.findings if f.location] == [
         ("GIN13", 12, "mine.it has no parameter z")
@@ -191,7 +191,7 @@ def test_an_import_in_a_module_of_the_users_is_found_at_its_line(folder: Folder)
         ),
     ]
     assert found[1].fix == "did you mean mine.text?"
-    assert {f.severity for f in found} == {Severity.WARNING}  # resolve imports them, and says so with an error
+    assert {f.severity for f in found} == {Severity.WARNING}  # resolve imports them, and reports an error
 
 
 def test_a_package_that_many_modules_lack_is_said_once(folder: Folder) -> None:
@@ -234,7 +234,7 @@ def test_the_module_of_the_tasks_is_looked_up_too(folder: Folder) -> None:
     assert (finding.location, finding.fix) == (Location("run.gin", 10), "did you mean mine.tasks?")
     assert finding.severity is Severity.ERROR
     absent = folder.only(RUN + "MIXTURE_OR_TASK_MODULE = 'not_here.tasks'\n", "GIN15")
-    assert absent.severity is Severity.WARNING  # the image of the job may have it
+    assert absent.severity is Severity.WARNING  # the job's image may have it
     assert folder.findings(RUN + "MIXTURE_OR_TASK_MODULE = 'mine.tasks'\n") == []
 
 
@@ -278,7 +278,7 @@ def test_threads_parse_the_same_tree() -> None:
 
     thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
-    gc.set_threshold(5)  # collections are where another thread comes in
+    gc.set_threshold(5)  # collections are when threads are switched
     gc.callbacks.append(lambda phase, info: None)
     try:
         threads = [threading.Thread(target=parse) for _ in range(4)]
@@ -305,7 +305,7 @@ def test_imports_for_type_checkers_load_nothing() -> None:
 
 
 def test_a_checkout_on_the_path_does_not_hide_the_harness(tmp_path: Path) -> None:
-    """A config may import the harness's sample tasks from wherever it is run."""
+    """A config may import the harness's sample tasks in any folder in which it is run."""
     # The source tree maps top-level folders into the package, so its t5x_harness/ alone lacks sample_tasks.
     (tmp_path / "t5x_harness").mkdir()
     (tmp_path / "t5x_harness" / "__init__.py").touch()

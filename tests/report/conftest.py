@@ -1,4 +1,4 @@
-"""A repository with configs in it, linted as the command does."""
+"""A repository with configs, which are linted as by the command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lint(folder: Path) -> Lint:
-    """Lints files of the folder, each as a run of its own."""
+    """Lints files of the folder, each as a separate run."""
 
     def call(*files: str, bindings: tuple[str, ...] = (), cwd: Path = folder) -> Report:
         results = []

@@ -1,4 +1,4 @@
-"""Runs as the writers get them: one that passed, one that lint stopped."""
+"""Runs in the form that writers get: one that passed, one that lint stopped."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ TABLE = columns([("embed", "-", 8), ("mlp", "model", 2)], ("axis", "mesh", "size
 
 
 def passed(stage: Stage, seconds: float, **fields: object) -> StageResult:
-    """A stage that passed."""
+    """Returns the result of a stage that passed."""
     return StageResult(stage, Outcome.PASSED, seconds=seconds, exercised=1, **fields)  # type: ignore[arg-type]
 
 
 def report_of(
     *findings: Finding, stage: Stage = Stage.LINT, outcome: Outcome = Outcome.FAILED, cwd: str = ".", **fields: object
 ) -> Report:
-    """A run of ``run.gin`` with one stage."""
+    """Returns the result of a run of ``run.gin`` with one stage."""
     result = StageResult(stage, outcome, findings, **fields)  # type: ignore[arg-type]
     return Report((RunResult(RunSpec(("run.gin",), cwd=cwd), (result,)),))
 

@@ -1,4 +1,4 @@
-"""What a GitHub workflow reads: commands that GitHub parses back to what was meant, and a page in Markdown."""
+"""The output for a GitHub workflow: commands that GitHub parses back to the original text, and a Markdown page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Lint = Callable[..., Report]
 
 
 def parsed(line: str) -> tuple[str, dict[str, str], str]:
-    """Reads a command by GitHub's own rules: a colon ends the properties, a comma each of them, then decode."""
+    """Reads a command by GitHub's own rules: a colon ends the properties, a comma each of them; then it decodes."""
     match = re.fullmatch(r"::(\w+) (.*?)::(.*)", line)
     assert match is not None, line
     name, properties, message = match.groups()

@@ -1,4 +1,4 @@
-"""What users' files hold is shown in every format of a report, and acts in none."""
+"""Text from users' files is shown in every format of a report, and acts in none."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ WRITERS: dict[str, Callable[[Report], str]] = {
     "junit": junit.render,
 }
 _LOGS = frozenset(WRITERS) - {"summary"}
-"""What stands in the log of a workflow; the summary is a file."""
+"""The formats that are printed to the log of a workflow; the summary is a file."""
 
 HOSTILE = (
     "::stop-commands::x",
@@ -77,7 +77,7 @@ texts = st.lists(_PARTS | st.text(max_size=3), min_size=1, max_size=4).map("".jo
 
 
 def report_of(text: str) -> Report:
-    """A report that has a text wherever a user's file can bring one."""
+    """Returns a report that has a text in every place that can have text from a user's file."""
     place = Location(text, 3, (Location(text, 1),))
     finding = Finding(
         "GIN01", Severity.ERROR, Stage.LINT, f"{text} is {text}", place, text, text, (Edit(text, 1, 1, f"{text}\n"),)
@@ -114,7 +114,7 @@ def report_of(text: str) -> Report:
 @given(text=texts)
 def test_no_text_acts_in_any_format(form: str, text: str) -> None:
     written = WRITERS[form](report_of(text))
-    written.encode("utf-8")  # no half of a surrogate pair
+    written.encode("utf-8")  # fails for half of a surrogate pair
     assert all(c.isprintable() or c in "\n\t" for c in written)
     for line in written.split("\n"):
         begins = re.match(r"::(\w[\w-]*)(?: \w+=[^:]*)?::", line.strip())
@@ -128,7 +128,7 @@ def test_no_text_acts_in_any_format(form: str, text: str) -> None:
 def test_documents_stay_well_formed(text: str) -> None:
     report = report_of(text)
     whole = json.loads(json_report.render(report))
-    assert whole == json.loads(json.dumps(json_report.document(report)))  # programs get what the files hold
+    assert whole == json.loads(json.dumps(json_report.document(report)))  # programs get the text of the files
     suite = ElementTree.fromstring(junit.render(report))
     assert len(list(suite.iter("testcase"))) == 6
 

@@ -1,4 +1,4 @@
-"""The JSON document keeps to its schema; values that cross processes as JSON come back with their types."""
+"""The JSON document follows its schema; values that cross processes as JSON come back with their types."""
 
 from __future__ import annotations
 

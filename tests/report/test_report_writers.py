@@ -1,4 +1,4 @@
-"""The text report says everything once, keeps quiet about notes, and fits the terminal, whole, quietly and in brief."""
+"""The whole, the quiet and the brief text report say everything once, do not show notes, and fit the terminal."""
 
 from __future__ import annotations
 
@@ -298,7 +298,7 @@ SANDBOX = Change("MODEL_DIR", "%gin.REQUIRED", "'runs/1'", Reason.SANDBOX)
 
 
 def trained(name: str, **fields: object) -> RunResult:
-    """A train run of which every stage passed."""
+    """Returns the result of a train run in which every stage passed."""
     asked = [stage for stage in Stage if stage is not Stage.AOT]
     stages = [StageResult(stage, Outcome.PASSED, exercised=1, seconds=5.0) for stage in asked]
     stages[0] = dataclasses.replace(stages[0], findings=(WARNING,) if name == "warned" else ())

@@ -1,4 +1,4 @@
-"""SARIF as the standard asks for it, the same on every machine; JUnit's XML, as pytest's own of the same stages."""
+"""SARIF follows the standard and is the same on every machine; JUnit's XML equals pytest's for the same stages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def document(report: Report) -> dict[str, Any]:
 
 
 def every(value: Any, key: str) -> Iterator[Any]:
-    """What stands under a key, anywhere in a document."""
+    """Yields the values of a key, anywhere in a document."""
     if isinstance(value, dict):
         for name, item in value.items():
             if name == key:
@@ -44,7 +44,7 @@ def every(value: Any, key: str) -> Iterator[Any]:
 
 
 def check(log: dict[str, Any]) -> dict[str, Any]:
-    """What SARIF 2.1.0 demands of what is written here; returns the only run."""
+    """Checks the rules of SARIF 2.1.0 for the parts that are written here; returns the only run."""
     assert log["version"] == "2.1.0"
     assert log["$schema"].endswith("/sarif-schema-2.1.0.json")
     (run,) = log["runs"]
@@ -107,7 +107,7 @@ def test_a_finding_has_its_line_its_include_chain_and_its_stage(lint: Lint) -> N
 def test_codes_are_described_as_on_their_pages(lint: Lint) -> None:
     driver = check(document(lint("run.gin")))["tool"]["driver"]
     assert (driver["name"], driver["semanticVersion"]) == ("t5x-harness", __version__)
-    assert [rule["id"] for rule in driver["rules"]] == ["GIN02", "GIN09"]  # and no code that nothing was found of
+    assert [rule["id"] for rule in driver["rules"]] == ["GIN02", "GIN09"]  # and no code without a finding
     rules = rules_by_code()
     described = {rule["id"]: rule for rule in rule_descriptors([*rules, *RUN_CODES])}
     for code, (rule, *_) in rules.items():
@@ -208,7 +208,7 @@ def test_a_fix_that_cannot_be_made_whole_is_none(lint: Lint) -> None:
 
 
 def with_edits(report: Report, *edits: Edit) -> Report:
-    """The report with these edits as the fix of its GIN02."""
+    """Returns the report with these edits as the fix of its GIN02."""
     (result,) = report.results
     (stage,) = result.stages
     findings = tuple(dataclasses.replace(f, edits=edits) if f.code == "GIN02" else f for f in stage.findings)

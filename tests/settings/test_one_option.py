@@ -19,7 +19,7 @@ from t5x_harness.spec.option import option, options_of
 
 @dataclasses.dataclass(frozen=True)
 class WiderSettings(RunSettings):
-    """The settings of runs with one more, which takes a number, and one that takes a word of an enumeration."""
+    """The settings of runs with two more options: one takes a number, and one takes a word of an enumeration."""
 
     wait_seconds: int = option(
         2,
@@ -40,14 +40,14 @@ WAIT, EFFORT = options_of(WiderSettings)[-2:]
 
 @pytest.fixture(autouse=True)
 def _wider(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table of all options is made of the wider class."""
+    """Adds the wider class's options to the table of all options."""
     for module in (command_line, project):
         monkeypatch.setattr(module, "RUNS", (*RUNS, WAIT, EFFORT))
 
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Callable[..., WiderSettings]:
-    """Returns the settings by a command line, variables and a table of pyproject.toml."""
+    """Returns a function that makes settings from a command line, variables and a table of pyproject.toml."""
 
     def made(*arguments: str, table: str = "", **environment: str) -> WiderSettings:
         parser = argparse.ArgumentParser(exit_on_error=False)

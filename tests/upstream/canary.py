@@ -1,4 +1,4 @@
-"""A canary: a test that names the library and the release that took a private name away."""
+"""A canary: a test that names the library and the release in which a private name is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ P = ParamSpec("P")
 
 
 def canary(library: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """Makes a test of a function of ``t5x_harness.upstream`` one that says whose fault its failure is.
+    """Makes a test of a function of ``t5x_harness.upstream`` name the release that is to blame if the test fails.
 
     Args:
       library: the distribution whose private names the function uses.

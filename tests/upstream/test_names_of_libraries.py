@@ -1,4 +1,4 @@
-"""Libraries still have every private name that upstream/ uses, or the failure names both; SeqIO has its own file."""
+"""Libraries still have every private name that upstream/ uses, or the failure names both. SeqIO has its own file."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_xdist_asks_for_the_group_of_an_item() -> None:
 
 
 def test_python_still_ends_threads_and_calls_what_was_registered() -> None:
-    """Not called here, as it would end what pytest needs."""
+    """The names are not called here, as that would end things that pytest needs."""
     import atexit
 
     assert callable(getattr(threading, "_shutdown", None)), "this Python has no threading._shutdown"

@@ -1,4 +1,4 @@
-"""What the harness changes in T5X: in a T5X that has it, and in a fork that has not."""
+"""The harness's changes of T5X, in a T5X that has the names to change and in a fork that lacks them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_batches_are_counted_as_the_loop_draws_them() -> None:
     count_batches(trainer, lambda: drawn.append(None))
     assert trainer.train(iter([3, 4, 5]), num_steps=2) == 7
     assert len(drawn) == 2
-    count_batches(object(), lambda: drawn.append(None))  # of a fork with a loop of another name
+    count_batches(object(), lambda: drawn.append(None))  # as in a fork whose loop has another name
 
 
 def test_a_parsed_config_is_changed_before_it_is_locked() -> None:
@@ -127,4 +127,4 @@ def test_train_loops_report_their_steps() -> None:
     assert Own().train(iter("abc"), 2, start_step=6) == ["a", "b"]
     assert Own().train(iter("abc"), num_steps=1) == ["a"]
     assert steps == [7, 8, 1]
-    report_steps(module("t5x.trainer"), steps.append)  # a fork's, which has none
+    report_steps(module("t5x.trainer"), steps.append)  # as in a fork without such a loop
