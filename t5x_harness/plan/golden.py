@@ -8,7 +8,7 @@
     mesh = data 8 x model 1
 
 The text is the same on every machine: names are sorted, the machine's paths are replaced, and facts that depend on the
-machine are left out.  Lines that begin with ``#`` are not compared.  A difference is a finding that names the bindings.
+machine are left out. Lines that begin with ``#`` are not compared. A difference is a finding that names the bindings.
 The numbers of the aot stage are kept in the same file if it ran, and compared with a tolerance.
 """
 

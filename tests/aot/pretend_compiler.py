@@ -1,4 +1,4 @@
-"""A run of known sizes, and a compiler that works out what it needs instead of compiling."""
+"""A run of known sizes, and a compiler that calculates the needed memory instead of compiling."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SPEC = RunSpec(("run.gin",), slice="v3-8", settings=RunSettings(aot=AotMode.MEMO
 
 
 def program(name: str = "train", batch: int = 64) -> ProgramSpec:
-    """Returns a program whose batch is that of the config."""
+    """Returns a program whose batch size is the config's."""
     return ProgramSpec(name, "", "", {"decoder_target_tokens": (batch, 100)}, {}, "BATCH_SIZE")
 
 
@@ -44,12 +44,12 @@ def planned(batch: int = 64, state: int = GIB, steps: int | None = 1000, **knobs
 
 @dataclasses.dataclass
 class PretendCompiler:
-    """Takes what each program needs from a function of the program and its bindings.
+    """A compiler that takes each program's needs from a function of the program and its bindings.
 
     Attributes:
-      needs: bytes of a device, by program and bindings.
-      limit: bytes beyond which the compiler itself says that there is no room.
-      calls: slice and bindings of each compilation, with the program's name in front.
+      needs: a function that returns the bytes of a device for a program and bindings.
+      limit: the bytes beyond which the compiler itself reports too little memory.
+      calls: the program's name, slice and bindings of each compilation.
     """
 
     needs: Callable[[ProgramSpec, dict[str, str]], int]
@@ -72,7 +72,7 @@ class PretendCompiler:
 
 
 def by_examples(each: int) -> Callable[[ProgramSpec, dict[str, str]], int]:
-    """Returns needs that grow with the examples of a microbatch."""
+    """Returns a function for needs that grow with the examples of a microbatch."""
 
     def needs(program: ProgramSpec, bound: dict[str, str]) -> int:
         parts = int(bound.get("trainer.Trainer.num_microbatches", 1)) if program.name == "train" else 1

@@ -1,4 +1,4 @@
-"""AOT01 names the smallest change that was compiled and fits."""
+"""AOT01 names the smallest change that compiles and fits."""
 
 from __future__ import annotations
 
@@ -104,4 +104,4 @@ def test_what_a_refused_program_needs_is_a_measure_and_what_the_compiler_says_a_
         "hbm_headroom": usable - 20 * GIB,
     }
     assert [*verdicts(result)] == ["train does not fit, 20 GiB needed of 15.5 GiB"]
-    assert len(compiler.calls) == 1  # what is ignored is given no advice, which compiles
+    assert len(compiler.calls) == 1  # an ignored finding gets no advice, which would compile

@@ -1,4 +1,4 @@
-"""The aot stage with the TPU's compiler: what it says of a run, and of what fits."""
+"""The aot stage with the TPU's compiler: its report on a run, and on the changes that fit."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EVALUATED = (
 
 @pytest.fixture
 def compiled(zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompiledProgram:
-    """Compiles a config; what is compiled is kept for this test."""
+    """Returns a function that compiles a config; the results are kept for this test."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "kept"))
     (tmp_path / "counting.py").write_text(FILES["counting.py"], encoding="utf-8")
 
@@ -133,7 +133,7 @@ def test_lowering_alone_says_that_nothing_was_compiled(compiled: CompiledProgram
 def test_peaks_are_those_that_were_measured(
     compiled: CompiledProgram, program: str, mode: str, run: str, batch: int, peak: float
 ) -> None:
-    # Of T5 1.1 small with 2 layers, on v3-8: what libtpu 0.0.51 said of T5X's own steps.
+    # T5 1.1 small with 2 layers, on v3-8: the figures of libtpu 0.0.51 for T5X's own steps.
     gin = T5_SMALL.format(mode=mode, run=run, batch=batch, dropout=0.1 if mode == "train" else 0.0)
     result = compiled(gin, *(("TRAIN_STEPS = 10",) if mode == "train" else EVALUATED))
     assert result.outcome is Outcome.PASSED, result.findings
@@ -169,7 +169,7 @@ def test_a_config_fits_with_what_fit_says_and_the_advice_is_the_same(
         assert best.needed_bytes is not None
         assert best.needed_bytes < get_slice("v3-8").usable_hbm_bytes < (rows[0].needed_bytes or 0)
 
-        # All of it was compiled before: a compiler that cannot compile has it.
+        # Everything was compiled before, so even a compiler that cannot compile has the results.
         notes: list[str] = []
         kept = dataclasses.replace(compiler, on_progress=lambda event: notes.append(str(event["note"])))
         assert isinstance(kept, Compiler)

@@ -1,4 +1,4 @@
-"""A program is compiled in a process of its own, one at a time, and once; what cannot be judged is said."""
+"""Programs are compiled in their own processes, one at a time, and once; failures to judge one are reported."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GIB = 2**30
 
 
 class FakeRun(RunProcess):
-    """A process that lowers, waits for another, and compiles to a result or dies; the other one may keep its result."""
+    """A process that lowers, waits for another, and compiles to a result or dies; the other may keep its result."""
 
     pid, log = 0, Path("train/run.log")
 
@@ -53,7 +53,7 @@ class FakeRun(RunProcess):
         if method == "lower":
             return LOWERED.to_json()
         if method == "await_turn":
-            assert timeout is None  # another's work is not this run's time
+            assert timeout is None  # time spent on another process's work is not this run's
             assert on_progress is not None
             on_progress({"stage": "aot", "waiting": True})
             if self._kept is not None:
@@ -212,7 +212,7 @@ def test_why_all_layers_were_compiled_is_said(
     why: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    run = AotRun((TRAIN,), stacks, scanned, {"train": 5}, None, {})  # of 4 bytes at each depth: no line leads to 5
+    run = AotRun((TRAIN,), stacks, scanned, {"train": 5}, None, {})  # 4 bytes at each depth: no line leads to 5
 
     class Fake:
         def compile(self, *_: Any) -> CompiledProgram:
@@ -252,6 +252,6 @@ def test_the_least_of_machine_and_control_group_counts(
 
 
 def test_code_takes_more_than_memory() -> None:
-    # T5 1.1 base, all layers, has 37,000 operations: 2.8 GiB were measured until memory, 10.8 GiB to the code.
+    # T5 1.1 base, all layers, has 37,000 operations: measured were 2.8 GiB until memory, and 10.8 GiB until code.
     assert 2.8 * GIB < needed_bytes(37_000, Until.MEMORY) < 4 * GIB
     assert 10.8 * GIB < needed_bytes(37_000, Until.CODE) < 13 * GIB

@@ -87,17 +87,17 @@ def test_costs_of_a_whole_step_are_the_compilers(repository: Path) -> None:
     costs = costs_of(read_program(repository / RECORDED / "program.txt"), MESH)
     assert costs.flops == pytest.approx(facts["flops"], rel=0.002)
     assert costs.hbm_bytes == pytest.approx(facts["bytes accessed"], rel=0.002)
-    # 1024 tokens of a device, two layers of 64 x 128 and a half of 1000 logits; the first layer has no input gradient.
+    # 1024 tokens on a device, two layers of 64 x 128 and half of 1000 logits; the first layer has no input gradient.
     per_token = 2 * (2 * 2 * 64 * 128 + 64 * 500)
     assert costs.product_flops == 1024 * (3 * per_token - 2 * 64 * 128)
-    assert costs.products == 5 + 5 + 4 - 1  # forward, of kernels, of inputs; a fusion has two of them
+    assert costs.products == 5 + 5 + 4 - 1  # forward, kernel gradients, input gradients; one fusion has two of them
     assert costs.loops_of_unknown_length == ()
 
 
 def test_collectives_of_a_whole_step_have_kind_and_axis(repository: Path) -> None:
     costs = costs_of(read_program(repository / RECORDED / "program.txt"), MESH)
     activations, gradients, loss = costs.collectives
-    # Each layer's output and input gradient, but that of the first layer's input: the output's bfloat16[8,128,64].
+    # Each layer's output and input gradient, except the first layer's input gradient; the output is bfloat16[8,128,64].
     assert (activations.kind, activations.axis, activations.count) == ("all-reduce", "model", 4)
     assert (gradients.kind, gradients.axis, gradients.count) == ("all-reduce", "data", 2)
     assert gradients.bytes == 4 * 64 * 128 * 2 + 64 * 500 * 4

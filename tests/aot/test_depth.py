@@ -1,4 +1,4 @@
-"""Straight lines through a few depths give the full one, and the moment with the most memory in use there."""
+"""Straight lines through a few depths yield the full depth, and the moment with the most memory in use there."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def sequence(*names: str) -> tuple[str, ...]:
 
 
 def assigned(*live: int) -> BufferAssignment:
-    """Returns what is live at each instruction."""
+    """Returns the live bytes at each instruction."""
     values = tuple(PlacedValue(f"v{n}", (), size, n << 10, "f32[]", n, n) for n, size in enumerate(live))
     return BufferAssignment(
         (Allocation(1 << 20, 0, "preallocated-temp", None, values),),

@@ -1,4 +1,4 @@
-"""What is said of a program: waste by padding, by the model's axes, and the size of its code or a bound of it."""
+"""The description of a program: padding by the model's axes, and the size of its code or a bound for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from t5x_harness.spec import Severity, Stage, StageResult
 RUN = planned()
 V3 = get_slice("v3-8")
 PRODUCTS = 625
-"""Of a program whose code may take 625 MiB."""
+"""The number of products of a program whose code may take 625 MiB."""
 MESH = {"data": 4, "model": 2}
 FLOAT = np.dtype(np.float32)
 LEAVES = (
@@ -60,7 +60,7 @@ def test_a_size_has_the_name_of_each_axis_that_has_it() -> None:
 def account(
     needed: int = 100_000, code: int | None = None, weights: Sequence[float] = (1.0,), **lost: tuple[Any, ...]
 ) -> ProgramAccount:
-    """Returns the account of a program that needs some memory beside its code, and has some padding or products."""
+    """Returns the account of a program that needs memory in addition to its code, with the given padding or products."""
     (step, _) = RUN.programs
     compiled = PretendCompiler(lambda program, bound: needed).compile(step, SPEC, None)
     assert compiled.memory is not None

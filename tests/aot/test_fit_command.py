@@ -1,4 +1,4 @@
-"""`t5x-harness fit` as it is typed: wrong usage has one message each and starts nothing; Ctrl-C keeps what is known."""
+"""`t5x-harness fit` as typed: each wrong usage has one message and starts nothing; Ctrl-C keeps the known results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The TPU compiler of this environment: what it needs, what is newer than what was tried, what it is asked again."""
+"""The TPU compiler of this environment: its requirements, untried newer versions, and repeated compilations."""
 
 from __future__ import annotations
 

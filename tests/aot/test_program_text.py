@@ -45,7 +45,7 @@ KEPT = "get-tuple-element(%carried.2), index=2"
 def loop(
     start: str = "0", step: str = "constant(1)", limit: str = "constant(6)", direction: str = "LT", turned: bool = False
 ) -> str:
-    """Returns a program with a loop that counts so."""
+    """Returns a program with a loop that counts in this way."""
     text = LOOP.replace("START", start).replace("STEP", step).replace("LIMIT", limit).replace("DIRECTION", direction)
     return text.replace("SIDES", "%limit, %at.2" if turned else "%at.2, %limit")
 
@@ -122,7 +122,7 @@ def test_shapes_have_layout_tiles_and_memory() -> None:
 
 @pytest.mark.parametrize(
     ("text", "padded"),
-    [  # what the compiler allocated for each
+    [  # the bytes that the compiler allocated for each
         ("f32[16,114,32128]{2,0,1:T(8,128)}", 16 * 114 * 32128 * 4),
         ("f32[16,114,32128]{2,1,0:T(8,128)}", 16 * 120 * 32128 * 4),
         ("bf16[16,512,6,64]{1,3,2,0:T(8,128)(2,1)}", 6291456),

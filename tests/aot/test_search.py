@@ -1,4 +1,4 @@
-"""`fit` looks for what fits: what it compiles, what it leaves out and why, and what stands out in the end."""
+"""`fit` searches for what fits: the combinations that it compiles or leaves out and why, and the best results."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_larger_batch_than_one_that_does_not_fit_is_not_compiled() -> None:
         ("v3-8", 64, 1, "does not fit"),
         ("v3-8", 128, 1, "does not fit"),
     ]
-    assert rows[1].needed_bytes == 32 * GIB  # as the compiler says
+    assert rows[1].needed_bytes == 32 * GIB  # the compiler's own figure
     assert rows[2].why == "a batch of 64 does not fit either"
     assert len(compiler.calls) == 2
 
@@ -138,7 +138,7 @@ def test_larger_slices_are_left_out_once_one_holds_it_and_ends_in_time() -> None
         return [row.variant.slice for row in rows]
 
     assert tried(hours=1) == ["v3-8"]
-    assert tried(hours=0.01) == slices[:3]  # 0.4 h at the slow end on all of them
+    assert tried(hours=0.01) == slices[:3]  # each of them takes 0.4 h at the slow end
     assert tried(hours=0.01, steps=None) == ["v3-8"]
 
 
@@ -186,7 +186,7 @@ def test_ctrl_c_keeps_what_is_known() -> None:
 
 
 class PretendRun:
-    """A process whose compiler has no room; counts how often it is asked."""
+    """A process whose compiler always runs out of memory; counts the compilations."""
 
     log = Path("run.log")
     compiled = 0

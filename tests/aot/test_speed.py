@@ -18,10 +18,10 @@ def costs(flops: float = 0, hbm: float = 0, sent: float = 0) -> DeviceCosts:
 
 @pytest.mark.parametrize(
     ("name", "did", "seconds", "limit"),
-    [  # a device of v3 has half of its chip
+    [  # a v3 device is half of a chip
         ("v3-8", costs(flops=123e12 / 2, hbm=45e9), 1.0, "flops"),
         ("v3-8", costs(flops=1e12, hbm=900e9), 2.0, "hbm"),
-        ("v4-8", costs(flops=275e12, sent=1e15), 1.0, "flops"),  # no figure for its links has a source
+        ("v4-8", costs(flops=275e12, sent=1e15), 1.0, "flops"),  # no source has a figure for its links
         ("v5e-16", costs(flops=197e12, sent=600e9), 3.0, "ici"),
         ("v6e-8", costs(hbm=2 * 1638e9), 2.0, "hbm"),
     ],
@@ -39,7 +39,7 @@ def test_the_band_is_of_operations_and_never_below_the_bound() -> None:
 
 
 def t5_11b_flops(inputs: int, targets: int) -> int:
-    """Returns the operations of one example's training step, of products alone, for the T5 11B of the first release."""
+    """Returns the operations of one example's training step, counting only products, for T5 11B's first release."""
     width, hidden, layers, attention, vocabulary = 1024, 65536, 24, 128 * 128, 32128
     layer = 4 * width * attention + 2 * width * hidden
     encoder = layers * (layer + 2 * width * attention) * inputs  # with keys and values for the decoder
@@ -53,7 +53,7 @@ def t5_11b_flops(inputs: int, targets: int) -> int:
     [("v3-128", 512, 512, 86), ("v3-512", 512, 114, 381), ("v3-1024", 512, 114, 1100)],
 )
 def test_reported_runs_lie_in_the_band(name: str, inputs: int, targets: int, examples_per_second: int) -> None:
-    """Issue 282 of text-to-text-transfer-transformer has these examples per second of T5 11B."""
+    """Issue 282 of text-to-text-transfer-transformer reports these examples per second for T5 11B."""
     where = get_slice(name)
     on_device = t5_11b_flops(inputs, targets) // where.num_devices  # of one example
     seconds = step_time(costs(flops=on_device), where.generation).seconds

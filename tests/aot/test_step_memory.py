@@ -247,7 +247,7 @@ def test_equal_buffers_of_layers_are_one_row(memory: DeviceMemory) -> None:
     assert rows[MemoryKind.PARAMETERS, "decoder/layers_*/mlp/wo/kernel"].shape == (100, 256)
     assert rows[MemoryKind.OPTIMIZER, "decoder/layers_*/mlp/wo/kernel/v_row"].shape == (100,)
     assert rows[MemoryKind.GRADIENTS, "decoder/layers_*/mlp/wo"].dtype == "bf16"
-    # What a loop carries is named after what its body makes.
+    # A value that a loop carries is named after the instruction in its body that makes it.
     assert rows[MemoryKind.TEMPORARIES, "encoder"].primitive == "neg"
 
 
@@ -255,7 +255,7 @@ def test_gradients_that_microbatches_add_to_are_gradients(tmp_path: Path) -> Non
     memory = read(tmp_path, CARRIED, CARRIED_RANGES, ACCUMULATED)
     wo = 100 * 256 * 4
     assert (memory.kinds[MemoryKind.GRADIENTS], memory.kinds[MemoryKind.PARAMETERS]) == (wo, wo)
-    # Neither what else the loop carries, nor a sum outside of it, nor one of another size.
+    # Gradients do not include other values that the loop carries, sums outside of it, or sums of another size.
     assert memory.kinds[MemoryKind.TEMPORARIES] == 2 * wo + 4 * 256 * 4
     assert sum(memory.kinds.values()) == memory.peak_bytes
     (gradient,) = [buffer for buffer in memory.buffers if buffer.kind is MemoryKind.GRADIENTS]

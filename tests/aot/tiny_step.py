@@ -1,7 +1,7 @@
-"""Compiles a tiny training step for a TPU, with names as T5X's steps have them, and writes what the compiler dumps.
+"""Compiles a tiny training step for a TPU, with names like those of T5X's steps, and writes the compiler's dumps.
 
-Run as ``python tests/aot/tiny_step.py FOLDER [TOPOLOGY]``. The files in ``tests/reference/aot`` were made so,
-and ``cut`` then.
+Run as ``python tests/aot/tiny_step.py FOLDER [TOPOLOGY]``. The files in ``tests/reference/aot`` were made this way,
+and then shortened with ``cut``.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def compile_tiny_step(folder: Path, topology: str) -> None:
 
 
 def cut(folder: Path, to: Path) -> None:
-    """Copies the files that are read, without what no reader needs."""
+    """Copies the files that tests read, without the parts that no reader needs."""
     to.mkdir(parents=True, exist_ok=True)
     for name, pattern in NAMES.items():
         (file,) = folder.glob(pattern)

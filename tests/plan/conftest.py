@@ -16,9 +16,9 @@ t5x_in_use.use()
 
 @pytest.fixture
 def plan(run_until: Callable[..., RunResult]) -> Callable[..., StageResult]:
-    """Plans a train config that ends with these lines, or the config of another mode.
+    """Returns a function that plans a train config ending with these lines, or a config of another mode.
 
-    Further modules may replace the examples'.
+    Additional modules may replace those of the examples.
     """
 
     def run(
@@ -32,7 +32,7 @@ def plan(run_until: Callable[..., RunResult]) -> Callable[..., StageResult]:
 
 @pytest.fixture
 def find(plan: Callable[..., StageResult]) -> Callable[..., Finding]:
-    """Plans a config, and gives the one finding of a code."""
+    """Returns a function that plans a config and returns the only finding of a code."""
 
     def found(code: str, *lines: str, **options: Any) -> Finding:
         (finding,) = (f for f in plan(*lines, **options).findings if f.code == code)

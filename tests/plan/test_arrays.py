@@ -1,4 +1,4 @@
-"""Equal layers are one row with a factor; rows say what is cut by which mesh axis; and the parts that hosts read."""
+"""Equal layers are one row with a factor, rows show which mesh axis cuts what, and hosts read the right parts."""
 
 from __future__ import annotations
 

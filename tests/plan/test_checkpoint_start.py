@@ -1,4 +1,4 @@
-"""Which checkpoint a run starts from, why, and what is wrong with the one that the config names."""
+"""The checkpoint that a run starts from, the reason, and the problems of the one that the config names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_of_several_restore_configs_the_one_that_the_run_has_counts(find: Find, 
 
 
 def test_orbax_takes_no_list_of_checkpoints(find: Find) -> None:
-    """Any list is a TypeError of T5X's; without orbax it evaluates one checkpoint after the other."""
+    """With any list, T5X raises a TypeError; without orbax, it evaluates one checkpoint after the other."""
     gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", "CHECKPOINT_PATH = ['gs://b/checkpoint_1']")
     finding = find("CKP19", gin=gin)
     assert finding.message == "evaluation with orbax restores one path, and the path is a list of 1"

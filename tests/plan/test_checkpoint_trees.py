@@ -42,7 +42,7 @@ def test_older_layout() -> None:
 
 
 def test_older_layout_with_the_specs_of_early_versions(tmp_path: Path) -> None:
-    """The path beside the storage, the type in zarr's words, and the storage of Google's own jobs."""
+    """The path is next to the storage, the type in zarr's notation, and the storage that of Google's internal jobs."""
     early = {
         "driver": "zarr",
         "path": "target.scale",
@@ -56,7 +56,7 @@ def test_older_layout_with_the_specs_of_early_versions(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("prefix", ["gs://", "/gcs/"])
 def test_one_in_a_bucket_is_read_from_the_disk(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No client is asked: there is no server here, and what one had seen it would remember."""
+    """No client is involved: no server runs here, and a client would cache what it has seen."""
     (tmp_path / "buckets/mine/model").mkdir(parents=True)
     for example, step in ((ORBAX, 8), (OLDER, 3)):
         (tmp_path / f"buckets/mine/model/checkpoint_{step}").symlink_to(example)
@@ -80,7 +80,7 @@ def shapes(arrays: Mapping[str, tuple[int, ...]], empty: tuple[str, ...] = ()) -
 
 
 def model(**changed: Any) -> dict[str, tuple[int, ...]]:
-    """The shapes of the reference checkpoint, some of them changed, None for one that is not there."""
+    """Returns the shapes of the reference checkpoint with some changes; None removes an array."""
     tree = read_tree(str(ORBAX))
     merged = {name: array.shape for name, array in tree.arrays.items()} | changed
     return {name: shape for name, shape in merged.items() if shape is not None}
@@ -144,7 +144,7 @@ def test_an_assignment_map_is_applied_by_the_runtime() -> None:
     ],
 )
 def test_an_assignment_map_that_no_checkpoint_fits(assignments: Any, says: str) -> None:
-    """It is known before the checkpoint is: that may be out of reach."""
+    """The mistake is known without the checkpoint, which may be out of reach."""
 
     def apply_assignment_map() -> None:
         raise AssertionError("it is not called")
@@ -202,7 +202,7 @@ def _break_file(array: Path) -> None:
     ("harm", "reason"), [(_break_file, "Error reading local file"), (shutil.rmtree, "Error opening")]
 )
 def test_an_array_that_cannot_be_read_is_damage(tmp_path: Path, harm: Callable[[Path], None], reason: str) -> None:
-    """Also where code of the user's own, which is not called, changes what is restored."""
+    """This holds even if the user's own code, which is not called, changes the restored arrays."""
     folder = tmp_path / "checkpoint_4"
     arrays = {"target/scale": np.ones(8, np.float32), "state/step": np.asarray(4, np.int32)}
     write_legacy_checkpoint(folder, arrays, {"target/scale"})
@@ -216,7 +216,7 @@ def test_an_array_that_cannot_be_read_is_damage(tmp_path: Path, harm: Callable[[
 
 
 def test_a_chunk_of_zeros_that_was_not_written_is_not_damage(tmp_path: Path) -> None:
-    """As tensorstore leaves it out, and reads zeros in its place."""
+    """Tensorstore leaves out such a chunk, and reads zeros in its place."""
     write_legacy_checkpoint(tmp_path, {"target/bias": np.zeros(8, np.float32)}, {"target/bias"})
     (tmp_path / "target.bias" / "0").unlink(missing_ok=True)
     assert unreadable(str(tmp_path), read_tree(str(tmp_path))) is None

@@ -1,4 +1,4 @@
-"""What the plan says of the checkpoints to be written is what a run then writes."""
+"""The plan predicts the checkpoints that a run then writes."""
 
 from __future__ import annotations
 

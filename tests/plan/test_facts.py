@@ -1,4 +1,4 @@
-"""What the plan says of a run, in words and numbers, at the sizes that the config names."""
+"""The plan's facts about a run, in words and numbers, at the sizes that the config names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def facts(result: StageResult) -> dict[str, str]:
 
 
 def rows(table: str) -> list[list[str]]:
-    """The cells of a table, its head left out."""
+    """Returns the cells of a table, without its header."""
     return [line.split() for line in table.splitlines()[1:]]
 
 
@@ -156,7 +156,7 @@ def test_a_constant_rate_is_one_number(plan: Plan) -> None:
 
 
 def test_a_rate_that_counts_otherwise_is_not_claimed(plan: Plan) -> None:
-    """Optax counts its own updates, which a checkpoint may or may not bring along."""
+    """Optax counts its own updates, and a checkpoint may or may not contain the count."""
     result = plan(*FROM_CHECKPOINT, "TRAIN_STEPS = 1_020_000", *OF_OPTAX)
     assert "learning rate" not in facts(result)
     assert "the learning rate: it is not known from which step on it is counted" in result.not_checked
@@ -199,7 +199,7 @@ def test_a_restore_that_casts_halves_the_parameters(plan: Plan) -> None:
 
 
 def test_the_same_plan_twice(plan: Plan) -> None:
-    """Nothing in it depends on folders, the time, or the order of a set."""
+    """Nothing in a plan depends on folders, the time, or the order of a set."""
     lines = "partitioning.PjitPartitioner.num_partitions = 4", *FROM_CHECKPOINT, "TRAIN_STEPS = 1_000_100"
     first, second = plan(*lines), plan(*lines)
     assert first.facts == second.facts
@@ -247,7 +247,7 @@ def test_a_schedule_that_is_over(find: Find, lines: tuple[str, ...], severity: S
     ],
 )
 def test_a_custom_schedule_before_the_run(plan: Plan, formula: str, says: str | None, fix: str | None) -> None:
-    """T5X's scheduler, which the run config still binds, is neither where the finding is, nor what fixes it."""
+    """The finding and its fix do not name T5X's scheduler, which the run config still binds."""
     lines = (*FROM_CHECKPOINT, "TRAIN_STEPS = 1_010_000", *OWN_RATE)
     rates = f"def schedule(step):\n    return {formula}\n"
     found = [f for f in plan(*lines, modules={"rates": rates}).findings if f.code == "GIN24"]

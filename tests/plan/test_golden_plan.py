@@ -1,4 +1,4 @@
-"""The golden plan: the same text for the same plan, a difference that names bindings, and where it is kept."""
+"""The golden plan: the same text for the same plan, differences that name bindings, and the place of its file."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def test_a_folder_is_one_whatever_its_name(tmp_path: Path) -> None:
 
 @pytest.fixture
 def spec(tmp_path: Path) -> RunSpec:
-    """A run whose plan is kept, without numbers yet."""
+    """Returns a run with a golden plan that does not yet have numbers."""
     (tmp_path / "run.plan").write_text(GoldenPlan({"A": "1"}, {"plan": {"mesh": "data 8"}}).to_text("one"))
     return RunSpec(("run.gin",), cwd=str(tmp_path), settings=RunSettings(plan_golden="run.plan", aot=AotMode.MEMORY))
 
@@ -303,7 +303,7 @@ def test_what_was_only_lowered_has_no_numbers(spec: RunSpec) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project whose table declares two runs of the same file."""
+    """Returns the folder of a project whose table declares two runs of the same file."""
     (tmp_path / "pyproject.toml").write_text(
         '[tool.t5x_harness]\nplan_golden = "kept"\n'
         '[[tool.t5x_harness.runs]]\nname = "small"\ngin_files = ["run.gin"]\n'

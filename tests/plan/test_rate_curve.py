@@ -1,4 +1,4 @@
-"""The steps at which a learning rate turns are found exactly, from a warm-up of few steps to a million steps."""
+"""The steps at which a learning rate turns are found exactly, from a warm-up of a few steps to a million steps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from t5x_harness.plan.steps import curve_of
 
 
 def warm_up_then_decay(step: int) -> float:
-    """As T5X computes it: in float32."""
+    """Returns the rate as T5X computes it, in float32."""
     return float(np.float32(min(1.0, step / 1000)) / np.sqrt(np.float32(max(step, 1000))))
 
 

@@ -1,4 +1,4 @@
-"""Folders in a bucket that orbax would remove are reported before, and so is the command that T5X's writer needs."""
+"""Folders in a bucket that orbax would remove are reported, and so is the command that T5X's writer needs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Plan = Callable[..., StageResult]
 
 @pytest.fixture
 def plan(run_until: Callable[..., RunResult], tmp_path: Path) -> Iterator[Plan]:
-    """Plans a config with files in a bucket of the user's, in an emulated Google Cloud that has it."""
+    """Yields a function that plans a config with files in a user's bucket, in an emulated Google Cloud with it."""
     with contextlib.ExitStack() as stack:
 
         def run(gin: str, *objects: str) -> StageResult:

@@ -1,9 +1,10 @@
-"""Configs in the style of public ones run as they are, from gs:// and /gcs, with nothing of theirs within reach.
+"""Configs in the style of public ones run unchanged, from gs:// and /gcs, with none of their files within reach.
 
-``community`` is a pretraining recipe: its own 64k vocabulary and its outputs in a bucket, a stream of the Hugging Face
-hub, a shell script. ``script`` is one that its own shell script trains, under ``exec``. ``vertex`` are fine-tuning,
-evaluation and inference on TFDS as people start them on Vertex AI. ``others`` have a mixture of text files in a bucket,
-cached examples, and TFExamples to infer on. ``networks`` are T5X's own configs of a language model and of umT5.
+``community`` is a pretraining recipe: its own 64k vocabulary and its outputs in a bucket, a stream from the Hugging
+  Face
+Hub, a shell script. ``script`` is trained by its own shell script, under ``exec``. ``vertex`` has fine-tuning,
+evaluation and inference on TFDS as people start them on Vertex AI. ``others`` has a mixture of text files in a bucket,
+cached examples, and TFExamples for inference. ``networks`` has T5X's own configs of a language model and of umT5.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def google() -> Iterator[GooglePool]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Callable[[str], Path]:
-    """A user's folder, as they have it."""
+    """Returns a function that makes a copy of a user's folder."""
 
     def copy(name: str) -> Path:
         return Path(shutil.copytree(HERE / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")))
@@ -62,7 +63,7 @@ def folder(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def run(zygote: Zygote, google: GooglePool, runtime: Runtime, tmp_path: Path) -> RunFlags:
-    """Runs what T5X's flags say, in a folder, up to a stage."""
+    """Returns a function that runs the config of T5X's flags in a folder, up to a stage."""
 
     def run(where: Path, *flags: str, until: Stage | None = None) -> RunResult:
         spec = spec_of(where, *flags)
@@ -77,7 +78,7 @@ def run(zygote: Zygote, google: GooglePool, runtime: Runtime, tmp_path: Path) ->
 
 
 def spec_of(where: Path, *flags: str) -> RunSpec:
-    """The run that ``t5x-harness run`` makes of T5X's flags in a folder."""
+    """Returns the run that ``t5x-harness run`` makes from T5X's flags in a folder."""
     parser = argparse.ArgumentParser()
     add_run_arguments(parser, "run")
     (spec,) = specs_of(parser.parse_args(rewrite_gin([f"--t5x-runtime={t5x_in_use.name}", *flags])), where)
@@ -85,7 +86,7 @@ def spec_of(where: Path, *flags: str) -> RunSpec:
 
 
 def assert_passed(result: RunResult, *stages: Stage) -> None:
-    """Every stage passed, did something, and changed nothing of the config beyond its sizes and its seed."""
+    """Asserts that every stage passed, did something, and changed nothing in the config except sizes and the seed."""
     assert tuple(stage.stage for stage in result.stages) == stages
     for stage in result.stages:
         assert stage.outcome is Outcome.PASSED, (stage.findings, stage.log_tail)
@@ -99,7 +100,7 @@ VOCABULARY = "vocabulary: 'gs://t5-data/vocabs/cc_all.32000.100extra/sentencepie
 
 
 def flags_of(script: Path) -> list[str]:
-    """The flags that a shell script starts T5X with: it is run with a Python that tells them."""
+    """Returns the flags with which a shell script starts T5X, by running it with a Python that prints them."""
     tools = script.parent / "tools"
     tools.mkdir()
     python = tools / "python3"
@@ -125,14 +126,14 @@ def test_a_community_recipe_pretrains_from_its_shell_script(run: RunFlags, folde
     assert "MODEL_DIR = 'gs://nordlys-lm/models/nordlys_base'" in result.operative_config
     assert ("mesh", "data 4 x model 2") in result.stage(Stage.PLAN).facts
     assert [checkpoint.step for checkpoint in result.checkpoints] == [0, 2, 4]
-    # A note alone: what a restart loses with MODEL_DIR at gs://.
+    # Only a note, on what a restart loses with MODEL_DIR at gs://.
     assert [finding.code for stage in result.stages for finding in stage.findings] == ["CKP26"]
     assert "'gs://nordlys-lm/sentencepiece/nordlys_64k.model'" in result.operative_config
 
 
 @pytest.mark.journey
 def test_a_start_script_that_sets_the_import_path_trains_under_exec(folder) -> None:
-    """It names its own folder as PYTHONPATH and nothing else; T5X, the slice's mesh and the buckets stay."""
+    """The script sets PYTHONPATH to only its own folder; T5X, the slice's mesh and the buckets remain available."""
     where = folder("script")
     bucket = where / "cloud" / "buckets" / "fjord-lm"
     (bucket / "sentencepiece").mkdir(parents=True)
@@ -168,7 +169,7 @@ def test_without_rows_a_stream_is_asked_for(run: RunFlags, folder) -> None:
 
 
 def devices_of(checkpoint: Path) -> list[list[int]]:
-    """The mesh of devices that a checkpoint's arrays lay on."""
+    """Returns the mesh of devices that held a checkpoint's arrays."""
     text = json.loads((checkpoint / "state" / "_sharding").read_text())
     mesh = json.loads(next(iter(text.values())))["device_mesh"]["mesh"]
     return [[device["id"] for device in row] for row in mesh]
@@ -176,7 +177,7 @@ def devices_of(checkpoint: Path) -> list[list[int]]:
 
 @pytest.mark.journey
 def test_fine_tuning_as_on_vertex(run: RunFlags, folder) -> None:
-    """On 64 chips, of which 4 are enough to execute it: what the plan says is of all."""
+    """The plan is for all 64 chips, of which 4 are enough to execute the run."""
     result = run(
         folder("vertex"),
         "--gin_file=configs/finetune_base_wmt.gin",
@@ -222,7 +223,7 @@ def test_a_language_model_is_planned_from_the_config_that_t5x_has(run: RunFlags,
 
 @pytest.mark.journey
 def test_evaluation_as_on_vertex(run: RunFlags, folder) -> None:
-    """Its files are those of a clone that only the image has; the checkpoint is one that a job before has written."""
+    """Its files are in a clone that only the image has, and an earlier job wrote its checkpoint."""
     result = run(folder("vertex"), "configs/eval_xl_xsum.gin")
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN, Stage.EVAL)
     assert "CHECKPOINT_PATH: 'gs://my-team-t5x/jobs/xsum_xl/checkpoint_1009000'" in result.standins
@@ -247,7 +248,7 @@ def test_a_mixture_of_files_in_a_bucket_runs_on_the_users_rows(run: RunFlags, fo
     result = run(folder("others"), "mt5_captions.gin", until=Stage.PLAN)
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)
     rates = dict(result.stage(Stage.RESOLVE).facts)["rates of captions train"].split()
-    assert rates[3:] == ["captions_de", "3000", "37.5%", "captions_fr", "5000", "62.5%"]  # of the job, not of the rows
+    assert rates[3:] == ["captions_de", "3000", "37.5%", "captions_fr", "5000", "62.5%"]  # the job's sizes, not the rows'
     assert "source of task: 'captions_de'" in result.standins
 
 
@@ -319,6 +320,6 @@ def test_a_version_that_tfds_does_not_have_is_found(run: RunFlags, folder) -> No
 
 
 def failed_at(result: RunResult, stage: Stage):
-    """The errors of the first stage that failed, which is this one."""
+    """Returns the errors of the only stage that failed, which must be this one."""
     assert [each.stage for each in result.stages if each.outcome is Outcome.FAILED] == [stage]
     return result.stage(stage).errors

@@ -17,7 +17,7 @@ t5x_in_use.use()
 
 @pytest.fixture
 def resolve(run_until: Callable[..., RunResult]) -> Callable[..., StageResult]:
-    """Gives the result of resolving a config."""
+    """Returns a function that resolves a config and returns the result."""
 
     def run(gin: str, files: Mapping[str, str], **options: Any) -> StageResult:
         return run_until(Stage.RESOLVE, gin, files, **options).stages[-1]
@@ -27,7 +27,7 @@ def resolve(run_until: Callable[..., RunResult]) -> Callable[..., StageResult]:
 
 @pytest.fixture
 def find(resolve: Callable[..., StageResult]) -> Callable[..., Finding]:
-    """Gives the one finding of a code, of a train config that ends with these lines or of another config."""
+    """Returns a function that returns a code's only finding, for a train config with extra lines or another config."""
 
     def found(code: str, files: Mapping[str, str], *lines: str, gin: str | None = None, **options: Any) -> Finding:
         return of(resolve(gin or examples.trained(*lines), files, **options), code)

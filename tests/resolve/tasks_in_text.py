@@ -1,4 +1,4 @@
-"""Modules with tasks, as text that a test writes out, and what resolving them finds."""
+"""Modules with tasks, as text that a test writes to files, and the findings of resolving them."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ infer_eval/utils.DatasetConfig:
   shuffle = False
   seed = 42
 """
-"""Gin text that evaluates by inference, too."""
+"""Gin text for evaluation by inference during training."""
 
 
 def module(*replaced: tuple[str, str], before: str = "", after: str = "") -> dict[str, str]:
-    """The module ``counting.py`` of the rules' examples, with parts of its text replaced and text around it."""
+    """Returns the module ``counting.py`` of the rules' examples, with parts of its text replaced and text around it."""
     text = examples.TASK
     for old, new in replaced:
         assert old in text, old
@@ -45,13 +45,13 @@ def module(*replaced: tuple[str, str], before: str = "", after: str = "") -> dic
 
 
 def of(result: StageResult, code: str) -> Finding:
-    """The one finding of a code."""
+    """Returns the only finding of a code."""
     (finding,) = (f for f in result.findings if f.code == code)
     return finding
 
 
 def raised(function: Callable[[], object]) -> Exception:
-    """What a function raises."""
+    """Returns the exception that a function raises."""
     try:
         function()
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Resolve comes to an end whatever a user's source does, and says what it did not see."""
+"""Resolve always ends, no matter what a user's source does, and reports what it did not see."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def again():
 
 """
 VALIDATION = "utils.DatasetConfig.split = 'validation'"
-# Python makes these examples one by one: a tenth of them shows what all 10,000 would.
+# Python makes these examples one by one, so a tenth of them shows the same as all 10,000.
 FEWER = "from t5x_harness.resolve import samples, sampling\nsamples.EXAMPLES_TO_THE_END = sampling.READ = 1_000\n"
 
 
 @pytest.fixture
 def resolve(resolve: Resolve) -> Resolve:
-    """Resolves in processes of their own: these sources leave threads behind, or change how much is read."""
+    """Resolves in separate processes, because these sources leave threads behind, or change how much is read."""
     return functools.partial(resolve, own_process=True)
 
 
 def test_a_generator_that_goes_round_is_seen_to_be_endless(find: Find) -> None:
-    """What a generator that training likes does to an evaluator that reads its split to the end."""
+    """An endless generator suits training, but not an evaluator that reads its split to the end."""
     files = module((READ, GENERATOR.format(function="again")), before=FEWER + ROUND)
     error = find("SEQ25", files, gin=examples.evaluated(VALIDATION))
     assert error.severity is Severity.ERROR
@@ -103,7 +103,7 @@ def again():
 """
     result = resolve(examples.trained(), module((READ, GENERATOR.format(function="again")), before=slow))
     assert result.outcome is Outcome.PASSED
-    # The split that is read first may take the time that TensorFlow needs to start.
+    # Reading the first split may include the time that TensorFlow needs to start.
     assert "more examples of counting validation: 1 came within 4 s" in result.not_checked
     assert result.exercised >= 1
 
@@ -145,4 +145,4 @@ def test_data_in_a_bucket_is_said_to_be_out_of_reach(resolve: Resolve, path: str
     files = module((SOURCE, f"seqio.TextLineDataSource({{'train': '{path}', 'validation': '{path}'}})"))
     result = resolve(examples.trained(), files)
     assert f"the examples of counting train: {path} cannot be read here" in result.not_checked
-    assert [f.code for f in result.errors] == ["RUN09"]  # which asks for rows
+    assert [f.code for f in result.errors] == ["RUN09"]  # RUN09 asks for rows

@@ -1,4 +1,4 @@
-"""What resolve says of mistakes in the data: the words, the values, and the line."""
+"""Resolve's findings about mistakes in the data: the words, the values, and the line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEEDY = module((STEPS, f"[cut, {STEPS[1:]}"), ("seqio.TaskRegistry", f"{CUT}seqi
 
 
 def in_bucket(name: str, rows: int) -> str:
-    """A train config whose model has a vocabulary in a bucket."""
+    """Returns a train config whose model has a vocabulary in a bucket."""
     return examples.trained(
         "VOCABULARY = @seqio.SentencePieceVocabulary()",
         f"seqio.SentencePieceVocabulary.sentencepiece_model_file = 'gs://ours/{name}.model'",
@@ -28,7 +28,7 @@ def in_bucket(name: str, rows: int) -> str:
 
 
 def registered(files: dict[str, str]) -> Location:
-    """Where the module registers its task."""
+    """Returns the line where the module registers its task."""
     return Location("counting.py", files["counting.py"].splitlines().index("seqio.TaskRegistry.add(") + 1)
 
 
@@ -225,7 +225,7 @@ def test_the_piece_that_a_sentinel_overwrites_is_named(find: Find) -> None:
 
 @pytest.mark.parametrize("length", [32, 512])
 def test_bytes_that_sentinels_overwrite(resolve: Resolve, length: int) -> None:
-    """ByT5 takes a handful of sentinels from the bytes that UTF-8 does not have; more of them are bytes of text."""
+    """ByT5 takes a few sentinels from the bytes that UTF-8 does not use; any further ones are bytes of text."""
     text = next(iter(SEQ10.bad.files.values()))
     text = text.partition("\n\ndef pieces")[0].replace("long. It", f"{'and very ' * 40} long. It")
     sentence_piece = "seqio.SentencePieceVocabulary(vocabularies.SENTENCEPIECE_MODEL, extra_ids=0)"
@@ -267,7 +267,7 @@ def test_vocabularies_that_the_config_does_not_have_compared_are_a_warning(resol
 
 
 def test_a_path_in_the_place_of_a_vocabulary_is_named_with_its_line(find: Find) -> None:
-    """T5X compares it with the task's, and says that the two do not match."""
+    """T5X itself compares the path with the task's vocabulary, and reports only that they do not match."""
     gin = examples.trained("VOCABULARY = 'gs://bucket/sentencepiece.model'")
     error = find("SEQ09", examples.FILES, gin=gin)
     assert error.message == (
@@ -325,7 +325,7 @@ def test_a_task_module_that_is_misspelt_gets_the_closest(find: Find) -> None:
 
 
 def test_a_prefix_language_model_takes_inputs(resolve: Resolve) -> None:
-    """SeqIO's converter for decoders is that of prefix language models where inputs have a length."""
+    """If inputs have a length, SeqIO's converter for decoders is the one for prefix language models."""
     own = f"""{examples.TASK}
 
 from flax import linen as nn

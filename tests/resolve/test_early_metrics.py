@@ -1,4 +1,4 @@
-"""Metrics and postprocessors are called at resolve, as an evaluation would call them, hours before it could."""
+"""Resolve calls metrics and postprocessors as an evaluation would, hours before the evaluation could."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TRAINED = examples.trained(INFER_EVAL)
 
 
 def metric(body: str, *more: tuple[str, str], before: str = "") -> dict[str, str]:
-    """The module with another body of its metric function."""
+    """Returns the module with another body for its metric function."""
     return module((EXACT, body), *more, before=before)
 
 
 def postprocessed(function: str, *more: tuple[str, str]) -> dict[str, str]:
-    """The module with a postprocess function."""
+    """Returns the module with a postprocess function."""
     return module((FNS, f"{FNS}, postprocess_fn={function}"), *more)
 
 
@@ -262,7 +262,7 @@ def test_a_metric_that_does_not_come_back_is_left_behind(resolve: Resolve) -> No
 
 
 def test_a_metric_over_groups_of_examples_is_given_whole_groups(resolve: Resolve) -> None:
-    """A sample may end amid the choices of one question."""
+    """A sample may end in the middle of a question's choices."""
     files = metric("return {'groups': len(list(zip(*[iter(targets)] * 3, strict=True)))}", (READ, MANY))
     result = resolve(EVALUATED, files)
     assert result.outcome is Outcome.PASSED

@@ -1,4 +1,4 @@
-"""Each exception that the table knows is really raised, and reported as the right finding."""
+"""Each exception in the table is really raised, and reported as the right finding."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_inference_that_left_nothing_to_write(tmp_path: Path) -> None:
     assert [reworded(raised(function))[0] for function in (chunks, write)] == ["INF03", "INF04"]
 
 
-# What T5X's public repository says at cc342d4, seen there.
+# Messages of T5X's public repository at cc342d4, as seen in runs of it.
 RECORDED = [
     ("Batch size (12) must be divisible by corresponding data mesh size (8).", "MSH02", "axis, 8"),
     ("Batch size (12) must be divisible by number of data shards (8).", "MSH02", "number of data shards, 8"),
@@ -302,7 +302,7 @@ RECORDED = [
         "GIN22",
         "registers Gin configurables after",
     ),
-    # The embedded T5X, where it is a whole job that raises.
+    # Messages of the embedded T5X, if only a whole job raises them.
     ("Batch size 12 is not a multiple of 8, the data parallelism of the mesh (mesh {})", "MSH02", "batch size 12 is"),
     ("train.total_steps (20) is less than the step of the checkpoint (100): it counts", "CKP01", "already at step 100"),
     (

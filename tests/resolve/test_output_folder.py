@@ -1,4 +1,4 @@
-"""What earlier jobs left in a job's output folder is reported before the job starts."""
+"""Files that earlier jobs left in a job's output folder are reported before the job starts."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_inference_that_is_done(resolve: Resolve) -> None:
 
 
 def test_inference_that_is_done_otherwise(resolve: Resolve) -> None:
-    """In another mode or shard it is another file."""
+    """Another mode or shard writes a different file."""
     for line in ("infer_script.infer.mode = 'score'", "infer_script.infer.num_shards = 2"):
         assert not warnings(resolve(inferred(line), {**examples.FILES, **DONE}), "INF01")
 

@@ -1,4 +1,4 @@
-"""What resolve says of data without a mistake, as facts: tables of vocabularies, features, sources, rates, metrics."""
+"""Resolve's facts about data without a mistake: tables of vocabularies, features, sources, rates, metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from t5x_harness.findings import examples
 
 @pytest.fixture
 def facts(resolve: Resolve) -> Callable[..., dict[str, str]]:
-    """The facts of a train config by name."""
+    """Returns the facts of a train config by name."""
     return lambda gin, files, **options: dict(resolve(gin, files, **options).facts)
 
 

@@ -1,4 +1,4 @@
-"""Reading stops at its bounds, and what a sample says: sizes, ends, and rows as SeqIO would pack them."""
+"""Reading stops at its bounds, and a sample knows sizes, ends, and rows as SeqIO would pack them."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ TEXT = tf.TensorSpec([None], tf.int32)
 
 
 def numbers(count: int | None) -> tf.data.Dataset:
-    """Examples ``[0]``, ``[1]``, ...: so many, or without end."""
+    """Returns the examples ``[0]``, ``[1]``, ..., a number of them or without end."""
     dataset = tf.data.Dataset.range(count) if count is not None else tf.data.Dataset.counter()
     return dataset.map(lambda n: {"targets": tf.cast(n, tf.int32)[None]})
 
 
 def role(given: Any = "sampled") -> DataRole:
-    """The train data of a run."""
+    """Returns the role of a run's training data."""
     dataset = utils.DatasetConfig(given, {"targets": 3}, "train", batch_size=4, shuffle=False, seed=None)
     return DataRole("train_dataset_cfg", "train", dataset)
 
@@ -138,7 +138,7 @@ def test_the_end_of_a_source_is_found_or_its_rounds_are_counted() -> None:
 
 def test_the_line_that_registered_a_task_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = seqio.dataset_providers.DatasetProviderRegistry
-    monkeypatch.setattr(registry, "add_provider", registry.__dict__["add_provider"])  # undone with the rest
+    monkeypatch.setattr(registry, "add_provider", registry.__dict__["add_provider"])  # restored with the rest
     monkeypatch.setattr(seqio.TaskRegistry, "_REGISTRY", {})
     registrations = Registrations.record()
     seqio.TaskRegistry.add("seen", task_of(lambda: numbers(1)).source, {"targets": FEATURE})
@@ -212,7 +212,7 @@ def test_the_preprocessor_that_raises_is_found_among_others() -> None:
 
 
 def waiting(*items: int) -> Callable[[], Iterator[int]]:
-    """Gives some items, and then waits for as long as the process lives."""
+    """Returns a function that yields some items, and then waits until the process ends."""
 
     def give() -> Iterator[int]:
         yield from items

@@ -1,4 +1,4 @@
-"""Which bindings an exception is about, with configurables of this file in the place of T5X's. Needs gin alone."""
+"""The bindings that an exception is about, with configurables of this file in place of T5X's. Needs only gin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Parse = Callable[[str], GinConfig]
 
 @gin.register
 class Saving:
-    """How checkpoints are saved."""
+    """Settings for saving checkpoints."""
 
     def __init__(self, manager: Callable[..., object] | None = None, keep: int = 1) -> None:
         self.manager, self.keep = manager, keep
@@ -28,7 +28,7 @@ class Saving:
 
 @gin.register
 class Reading:
-    """What is read."""
+    """Settings for reading data."""
 
     def __init__(self, batch_size: int = 8, width: int = 8) -> None:
         self.batch_size, self.width = batch_size, width

@@ -1,4 +1,4 @@
-"""An exception that no rule knows: which one of a chain is reported, by whom it was raised, and its first sentence."""
+"""Exceptions that no rule knows: which one of a chain is reported, who raised it, and its first sentence."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def asserted():
 
 @pytest.fixture
 def module(tmp_path: Path) -> Callable[[str], ModuleType]:
-    """Imports a module of the user's."""
+    """Returns a function that imports a user's module."""
 
     def load(text: str) -> ModuleType:
         path = tmp_path / "my_model.py"
@@ -92,7 +92,7 @@ def module(tmp_path: Path) -> Callable[[str], ModuleType]:
 
 
 def by_itself(function: Callable[[], object]) -> Exception:
-    """As :func:`raised`, without the frames of this file, which are a user's."""
+    """Returns the same as :func:`raised`, without the frames of this file, which would count as a user's."""
     error = raised(function)
     return error.with_traceback(error.__traceback__.tb_next.tb_next)
 
@@ -117,7 +117,7 @@ def test_which_of_several_exceptions_is_reported(module: Callable[[str], ModuleT
 def test_what_another_party_raises_while_it_handles_a_lookup_is_not_reported(
     module: Callable[[str], ModuleType],
 ) -> None:
-    """A library that wraps whatever its callers raise does not know more than they do."""
+    """A library that wraps every exception of its callers does not know more than they do."""
     lookup = raised(lambda: module("def read():\n    return {}['x']\n").read())
     wrapped = raised(lambda: gin.utils.augment_exception_message_and_reraise(lookup, "\n  In call to configurable 'f'"))
     assert error_text(root_cause(wrapped)) == "KeyError: 'x'"
@@ -306,7 +306,7 @@ def test_what_tensorflow_says_of_its_graphs_is_left_out(text: str) -> None:
 
 
 def test_generated_code_is_not_the_users_line() -> None:
-    """AutoGraph's conversions have a file of their own, which is not there to be opened."""
+    """AutoGraph's conversions are in their own file, which cannot be opened."""
     code = compile("1 / 0", "__autograph_generated_10335_bc74f4b2.py", "exec")
     frame = user_frame(raised(lambda: eval(code, {})))
     assert frame is None or "__autograph_generated_" not in frame.file

@@ -1,4 +1,4 @@
-"""Runs the examples of rules through resolve and plan, most of them in a process that they share."""
+"""Runs the examples of rules through resolve and plan, most of them in a shared process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Examined = Callable[[Example, Stage], StageResult]
 
 @pytest.fixture
 def examine(zygote: Zygote, shared_processes: SharedProcesses, tmp_path: Path) -> Examined:
-    """Gives the result of the last stage that ran, of those up to the given one."""
+    """Returns a function that runs an example up to a stage, and returns the result of the last stage that ran."""
 
     def run(example: Example, until: Stage) -> StageResult:
         for name, text in {**example.files, "run.gin": example.gin}.items():
@@ -74,7 +74,7 @@ def _write_checkpoint(zygote: Zygote, folder: Path, name: str, gin: str) -> None
 
 
 def _against_golden(zygote: Zygote, folder: Path, example: Example) -> StageResult:
-    """Plans the config of which the golden plan is, and then the example's own."""
+    """Plans the config of the golden plan, and then the example's own config."""
     result = None
     for number, gin in enumerate((example.golden, example.gin)):
         (folder / "run.gin").write_text(gin, encoding="utf-8")

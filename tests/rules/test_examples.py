@@ -1,4 +1,4 @@
-"""Each rule of resolve, plan and aot finds its bad example, at the line at fault, and leaves its good one alone."""
+"""Each rule of resolve, plan and aot finds its bad example, at the line at fault, and nothing in its good one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULES = (*all_rules(Stage.RESOLVE, Stage.PLAN), *(all_rules(Stage.AOT) if libtpu
 
 
 def _line(finding: Finding, example: Example, folder: Path) -> str:
-    """The text of the user's line that a finding points to: what is in T5X's files is shown at their include."""
+    """Returns the text of the user's line that a finding points to; for T5X's files, the line that includes them."""
     assert finding.location is not None, f"no line is at fault, but the example names {example.at!r}: {finding}"
     steps = [
         at for at in (*finding.location.included_from, finding.location) if (folder / at.file).is_relative_to(folder)
@@ -42,7 +42,7 @@ def test_a_rule_finds_its_bad_example(rule: Rule[Any], examine: Examined, tmp_pa
 
 
 def _sharing_their_good_example() -> list[list[Rule[Any]]]:
-    """The rules, those together whose good example is the same: it is run once for all of them."""
+    """Returns the rules, grouped by their good example, which runs once for each group."""
     together: dict[tuple[Stage, str], list[Rule[Any]]] = {}
     for rule in RULES:
         together.setdefault((rule.stage, repr(rule.mistake.good)), []).append(rule)

@@ -1,4 +1,4 @@
-"""A process of a pod that waits says for whom, for as long as they are not there."""
+"""A waiting process of a pod names the processes that it is waiting for, until they have started."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PROGRAM = (
 
 @pytest.fixture
 def coordinator(request: pytest.FixtureRequest) -> str:
-    """An address that no other test has; nobody listens there."""
+    """Returns an address that no other test uses; nothing listens there."""
     return f"127.0.0.1:{request.node.name}"
 
 
 @contextlib.contextmanager
 def program(coordinator: str, index: int) -> Iterator[subprocess.Popen[str]]:
-    """Starts a program that takes a place, which is killed at the end."""
+    """Starts a program that takes a place in the pod, and kills it at the end."""
     words = [sys.executable, "-c", PROGRAM, coordinator, str(index)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout

@@ -1,6 +1,6 @@
 """T5X builds the slice's mesh over this machine's CPU devices.
 
-Each case is a process of its own, as JAX creates one backend per process.
+Each case is a separate process, because JAX creates one backend per process.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def test_a_backend_that_no_tpu_host_has_is_refused_as_jax_does() -> None:
 
 @pytest.mark.stack
 def test_partitioners_get_the_recorded_meshes_on_cpu_devices() -> None:
-    """One process goes through slices of the same size; the hook is there before the import, and replaced after it.
+    """One process uses slices of the same size; the hook is installed before the import, and replaced after it.
 
-    Where few data positions are asked for, the mesh is the first rows of the same one.
+    If only a few data positions are requested, the mesh consists of the first rows of the same mesh.
     """
     names = ["v3-128", "v2-128"]
     line, few, hybrid = run(
@@ -86,7 +86,7 @@ def test_partitioners_get_the_recorded_meshes_on_cpu_devices() -> None:
 
 @pytest.mark.stack
 def test_t5x_refuses_on_cpu_what_it_refuses_on_the_slice_and_keeps_its_constraints() -> None:
-    """Submeshes, several slices, a wrong number of devices, and the sharding constraint that T5X drops on CPU."""
+    """Tests submeshes, several slices, a wrong number of devices, and the constraint that T5X drops on CPU."""
     out = run(
         """
         force_cpu_devices(8)
@@ -181,7 +181,7 @@ def test_a_fork_with_a_mesh_of_its_own_keeps_it_and_says_so(tmp_path: Path) -> N
 
 @pytest.mark.stack
 def test_parameters_are_sharded_as_on_the_slice() -> None:
-    """A parameter split over `model` lies on the devices that the slice's mesh gives, half of it on each."""
+    """A parameter split over `model` is on the devices of the slice's mesh, half of it on each."""
     [line] = run(
         """
         install_mesh(get_slice("v3-8"))

@@ -1,4 +1,4 @@
-"""A planned mesh is the one that T5X builds on the slice, device for device, or the same refusal."""
+"""A planned mesh is the mesh that T5X builds on the slice, device for device, or the same refusal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_default_meshes_are_the_recorded_ones(name: str, num_partitions: int) ->
         assert plan.shape == recorded["shape"]
 
 
-# What T5X (commit cc342d4) gave for submeshes that it does not choose itself: the first two rows of the mesh.
+# T5X's results (commit cc342d4) for submeshes that it does not choose itself: the first two rows of the mesh.
 @pytest.mark.parametrize(
     ("name", "submesh", "rows"),
     [

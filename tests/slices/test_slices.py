@@ -1,4 +1,4 @@
-"""A slice's name gives the devices that JAX sees on it, in libtpu's order."""
+"""A slice's name determines the devices that JAX sees on it, in libtpu's order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from t5x_harness.slices.slice import SliceError, get_slice, slice_names
 
 REFERENCE = Path(__file__).parent.parent / "reference"
 RECORDED = json.loads((REFERENCE / "tpu_meshes.json").read_text())
-# Device order as libtpu 0.0.51 gave it for slices that the reference does not record, as run lengths along the order:
+# Device order of libtpu 0.0.51 for slices that the reference does not record, as run lengths along the order:
 # the first device of each of the first five hosts.
 FIRST_OF_HOSTS = {
     "v3:2x4": [(0, 0, 0), (0, 2, 0)],

@@ -42,7 +42,7 @@ def test_losses_are_the_recorded_ones_with_parameters_divided_as_planned(tmp_pat
 
 
 def _train(folder: Path) -> Path:
-    """Trains case t5_1_1 by `t5x-harness exec -- python -m t5x.train`, in two partitions on a v3-8."""
+    """Trains the case t5_1_1 with `t5x-harness exec -- python -m t5x.train`, in two partitions on a v3-8."""
     more = f'\nMODEL_DIR = "{folder}/out"\npartitioning.PjitPartitioner.num_partitions = 2\n'
     (folder / "run.gin").write_text(RECORD["gin"] + more)
     command = [sys.executable, "-m", "t5x.train", "--gin_file=run.gin"]

@@ -1,4 +1,4 @@
-"""Span corruption on a stream of the Hugging Face hub."""
+"""Span corruption on a stream from the Hugging Face Hub."""
 
 import functools
 
@@ -12,7 +12,7 @@ WINDOW, SPAN = 20, 3  # one masked span of 3 tokens in 20
 
 
 def texts(split, shuffle, seed, dataset):
-    """The texts of a split, over and over."""
+    """Yields the texts of a split, over and over."""
     rows = load_dataset(**dataset)[split]
     if shuffle:
         rows = rows.shuffle(seed=seed, buffer_size=10_000)
@@ -22,7 +22,7 @@ def texts(split, shuffle, seed, dataset):
 
 
 def stream(split, shuffle_files=False, seed=None, dataset=None):
-    """The texts as a tf.data.Dataset."""
+    """Returns the texts as a tf.data.Dataset."""
     return tf.data.Dataset.from_generator(
         functools.partial(texts, split, shuffle_files, seed, dataset),
         output_signature=tf.TensorSpec(shape=(), dtype=tf.string, name=dataset["path"]),
@@ -31,12 +31,12 @@ def stream(split, shuffle_files=False, seed=None, dataset=None):
 
 @seqio.map_over_dataset
 def as_targets(text):
-    """A text under the name of the feature that it becomes."""
+    """Returns a text under the name of the feature that it becomes."""
     return {"targets": text}
 
 
 def mask_spans(dataset, sequence_length, output_features):
-    """One span of each window goes to the targets; a sentinel stands in its place."""
+    """Moves one span of each window to the targets, and puts a sentinel in its place."""
     first = output_features["targets"].vocabulary.vocab_size - 1
     most = sequence_length["inputs"] // (WINDOW - SPAN + 1)
 

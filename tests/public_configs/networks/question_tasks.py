@@ -1,4 +1,4 @@
-"""Questions about a passage in many languages, as TFDS has them, for umT5."""
+"""Questions about passages in many languages, from TFDS, for umT5."""
 
 import seqio
 import tensorflow as tf
@@ -8,13 +8,13 @@ VOCABULARY = seqio.SentencePieceVocabulary("gs://t5-data/vocabs/umt5.256000/sent
 
 @seqio.map_over_dataset
 def question_and_passage(example):
-    """The first answer is the target; all are kept for the metric."""
+    """Makes the first answer the target, and keeps all answers for the metric."""
     inputs = tf.strings.join(["question: ", example["question"], " context: ", example["context"]])
     return {"inputs": inputs, "targets": example["answers"]["text"][0], "answers": example["answers"]["text"]}
 
 
 def exact(targets, predictions):
-    """Share of predictions that are one of the answers."""
+    """Returns the percentage of predictions that are one of the answers."""
     return {"exact": 100 * sum(map(str.__eq__, targets, predictions)) / len(targets)}
 
 

@@ -13,19 +13,19 @@ seqio.add_global_cache_dirs(["gs://polyglot-data/cached_tasks"])
 
 
 def features(vocabulary):
-    """Inputs and targets of one vocabulary."""
+    """Returns inputs and targets with the same vocabulary."""
     return {name: seqio.Feature(vocabulary, add_eos=True) for name in ("inputs", "targets")}
 
 
 @seqio.map_over_dataset
 def split_columns(line, prefix):
-    """``english<tab>translation``."""
+    """Splits a line of the form ``english<tab>translation``."""
     english, translation = tf.io.decode_csv(line, ["", ""], field_delim="\t", use_quote_delim=False)
     return {"inputs": tf.strings.join([prefix, english]), "targets": translation}
 
 
 def token_accuracy(targets, predictions):
-    """Share of predictions that are their target."""
+    """Returns the percentage of predictions that equal their target."""
     return {"exact": 100 * sum(map(str.__eq__, targets, predictions)) / len(targets)}
 
 

@@ -11,7 +11,7 @@ VOCABULARY = seqio.SentencePieceVocabulary("gs://fjord-lm/sentencepiece/fjord.mo
 
 
 def stream(split, shuffle_files=False, seed=None):
-    """The texts as a tf.data.Dataset."""
+    """Returns the texts as a tf.data.Dataset."""
     texts = [f"The river {n} of the {split} runs from the lake to the sea." for n in range(50)]
     return tf.data.Dataset.from_generator(
         lambda: itertools.cycle(texts), output_signature=tf.TensorSpec((), tf.string, name="targets")

@@ -17,13 +17,13 @@ PREPARED = [seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio
 
 @seqio.map_over_dataset
 def prefixed(example, prefix, source, target):
-    """Two columns as the texts of T5."""
+    """Returns two columns as T5's texts."""
     return {"inputs": tf.strings.join([prefix, example[source]]), "targets": example[target]}
 
 
 @seqio.map_over_dataset
 def question(example):
-    """A question with its context; the first answer is learnt, all of them are right."""
+    """Returns a question with its context; the first answer is the target, and all of them are right."""
     answers = example["answers"]["text"]
     return {
         "inputs": tf.strings.join(["question: ", example["question"], " context: ", example["context"]]),
@@ -33,23 +33,23 @@ def question(example):
 
 
 def all_answers(text, example, is_target):
-    """What counts as right, for the targets; the text as it is, for predictions."""
+    """Returns all right answers for a target, and the unchanged text for a prediction."""
     return [answer.decode() for answer in example["answers"]] if is_target else text
 
 
 def bleu(targets, predictions):
-    """Corpus BLEU."""
+    """Returns the corpus BLEU."""
     return {"bleu": sacrebleu.corpus_bleu(predictions, [targets]).score}
 
 
 def exact_match(targets, predictions):
-    """Share of predictions that are one of the answers."""
+    """Returns the percentage of predictions that are one of the answers."""
     right = [prediction in answers for answers, prediction in zip(targets, predictions, strict=True)]
     return {"em": 100 * sum(right) / len(right)}
 
 
 def rouge1(targets, predictions):
-    """F1 of single words."""
+    """Returns the F1 score of single words."""
     scores = []
     for target, prediction in zip(targets, predictions, strict=True):
         wanted, got = (collections.Counter(text.lower().split()) for text in (target, prediction))

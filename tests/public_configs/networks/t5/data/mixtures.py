@@ -1,4 +1,4 @@
-"""A task of the package t5: English to German, WMT 2014, as TFDS has it."""
+"""A task of the package t5: WMT 2014, English to German, from TFDS."""
 
 import functools
 
@@ -10,12 +10,12 @@ VOCABULARY = seqio.SentencePieceVocabulary("gs://t5-data/vocabs/cc_all.32000.100
 
 @seqio.map_over_dataset
 def translate(example, source, target):
-    """Names the languages before the sentence."""
+    """Puts the names of the languages before the sentence."""
     return {"inputs": tf.strings.join([f"translate {source} to {target}: ", example["en"]]), "targets": example["de"]}
 
 
 def exact(targets, predictions):
-    """Share of predictions that are their target."""
+    """Returns the percentage of predictions that equal their target."""
     return {"exact": 100 * sum(map(str.__eq__, targets, predictions)) / len(targets)}
 
 
