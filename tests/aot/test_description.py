@@ -60,7 +60,7 @@ def test_a_size_has_the_name_of_each_axis_that_has_it() -> None:
 def account(
     needed: int = 100_000, code: int | None = None, weights: Sequence[float] = (1.0,), **lost: tuple[Any, ...]
 ) -> ProgramAccount:
-    """Returns the account of a program that needs memory in addition to its code, with the given padding or products."""
+    """Returns the account of a program that needs memory in addition to its code, with given padding or products."""
     (step, _) = RUN.programs
     compiled = PretendCompiler(lambda program, bound: needed).compile(step, SPEC, None)
     assert compiled.memory is not None

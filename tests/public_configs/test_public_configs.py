@@ -1,8 +1,7 @@
 """Configs in the style of public ones run unchanged, from gs:// and /gcs, with none of their files within reach.
 
 ``community`` is a pretraining recipe: its own 64k vocabulary and its outputs in a bucket, a stream from the Hugging
-  Face
-Hub, a shell script. ``script`` is trained by its own shell script, under ``exec``. ``vertex`` has fine-tuning,
+Face Hub, a shell script. ``script`` is trained by its own shell script, under ``exec``. ``vertex`` has fine-tuning,
 evaluation and inference on TFDS as people start them on Vertex AI. ``others`` has a mixture of text files in a bucket,
 cached examples, and TFExamples for inference. ``networks`` has T5X's own configs of a language model and of umT5.
 """
@@ -248,7 +247,7 @@ def test_a_mixture_of_files_in_a_bucket_runs_on_the_users_rows(run: RunFlags, fo
     result = run(folder("others"), "mt5_captions.gin", until=Stage.PLAN)
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)
     rates = dict(result.stage(Stage.RESOLVE).facts)["rates of captions train"].split()
-    assert rates[3:] == ["captions_de", "3000", "37.5%", "captions_fr", "5000", "62.5%"]  # the job's sizes, not the rows'
+    assert rates[3:] == ["captions_de", "3000", "37.5%", "captions_fr", "5000", "62.5%"]  # sizes of the job, not the rows
     assert "source of task: 'captions_de'" in result.standins
 
 
