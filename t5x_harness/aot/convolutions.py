@@ -50,9 +50,8 @@ def product_size(instruction: Instruction, left: Shape, right: Shape) -> Product
     """Returns the sizes of one ``dot`` or ``convolution``; None for one without operations.
 
     Each pair of elements takes two operations: a multiplication and an addition. Pairs with padding, or with holes
-        between a
-    dilated input's elements, do not count. All positions of a kernel that meet one element of the result count as
-    contracted together, as the compiler may join them.
+    between a dilated input's elements, do not count. All positions of a kernel that meet one element of the result
+    count as contracted together, as the compiler may join them.
 
     Args:
       instruction: the product.

@@ -247,7 +247,7 @@ def test_a_mixture_of_files_in_a_bucket_runs_on_the_users_rows(run: RunFlags, fo
     result = run(folder("others"), "mt5_captions.gin", until=Stage.PLAN)
     assert_passed(result, Stage.LINT, Stage.RESOLVE, Stage.PLAN)
     rates = dict(result.stage(Stage.RESOLVE).facts)["rates of captions train"].split()
-    assert rates[3:] == ["captions_de", "3000", "37.5%", "captions_fr", "5000", "62.5%"]  # sizes of the job, not the rows
+    assert rates[3:] == ["captions_de", "3000", "37.5%", "captions_fr", "5000", "62.5%"]  # the sizes that the job has
     assert "source of task: 'captions_de'" in result.standins
 
 
