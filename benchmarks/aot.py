@@ -1,4 +1,4 @@
-"""Compiles public T5 models with the TPU's compiler, with all layers and extrapolated from few, and measures the cost.
+"""Compiles public T5 models with the TPU's compiler, with all layers or extrapolated from few, and measures the cost.
 
     python benchmarks/aot.py [--rows small,base,…] [--write docs/aot.md]
 
@@ -51,8 +51,8 @@ class Row:
       slice: the slice to compile for.
       batch: the examples of all devices together.
       layers: the layers of each stack; 0 for the model's own number.
-      program: which of the run's programs.
-      bindings: more bindings of the config.
+      program: the name of one of the run's programs.
+      bindings: additional bindings of the config.
       before: the peak in GiB that an earlier compiler reported; None if none is recorded.
     """
 

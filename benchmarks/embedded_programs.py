@@ -3,7 +3,7 @@
     T5X_HARNESS_TEST_T5X=/path/to/a/checkout/of/t5x python benchmarks/embedded_programs.py [--write docs/fidelity.md]
 
 T5X's own requirements and libtpu have to be installed; more folders that it needs can follow its own, separated by
-colons. Nothing is kept between compilations. A figure is how much more (+) or less (-) the embedded T5X has; 0
+colons. Nothing is kept between compilations. A figure is how much more (+) or less (-) the embedded T5X needs; 0
 means equal.
 """
 
@@ -120,7 +120,7 @@ def measured(row: Row, runtime: str) -> dict[str, dict[str, float]]:
             capture_output=True,
             text=True,
             check=False,
-            cwd=folders.split(os.pathsep)[0],  # the folder in which T5X itself has its decoder-only files
+            cwd=folders.split(os.pathsep)[0],  # the folder of the decoder-only files in T5X itself
             env={**os.environ, "T5X_HARNESS_CACHE_DIR": "off", "PYTHONPATH": folders},
         )
     try:

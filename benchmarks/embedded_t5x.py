@@ -3,7 +3,7 @@
     T5X_HARNESS_TEST_T5X=/path/to/a/checkout/of/t5x python benchmarks/embedded_t5x.py [--rounds 3] [--write PAGE]
 
 T5X's own requirements have to be installed; more folders that it needs can follow its own, separated by colons.
-Each figure has its own process, and the two take turns.
+Each figure has its own process, and the two versions take turns.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def run(program: str, path: str, *arguments: str) -> str:
 
 
 def measure() -> dict[str, float]:
-    """Makes one round: the seconds of each, and the ratio of the embedded one to T5X itself."""
+    """Makes one round; returns the seconds of both versions, and the ratio of the embedded T5X to T5X itself."""
     seconds: dict[str, list[float]] = {}
     for path in (os.environ["T5X_HARNESS_TEST_T5X"], str(EMBEDDED)):
         seconds.setdefault("import t5x.train", []).append(float(run(IMPORT, path)))

@@ -1,4 +1,4 @@
-"""Measures what --exact-numerics costs, and how far the losses of a run without it differ.
+"""Measures the cost of --exact-numerics, and how much the losses of a run without it differ.
 
     python benchmarks/exact_numerics.py [--rounds 2] [--write docs/performance.md]
 
@@ -27,7 +27,7 @@ FAST = (
 
 
 def run(folder: Path, *options: str) -> tuple[float, dict[str, float]]:
-    """Runs the config with an empty compile cache; returns seconds, and its training losses by step."""
+    """Runs the config with an empty compile cache; returns the seconds, and the training losses by step."""
     command = [sys.executable, "-m", "t5x_harness", "run", "config.gin", f"--python-path={REFERENCE}", "--full-size"]
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
@@ -63,7 +63,7 @@ def measure() -> dict[str, float]:
 
 
 def largest_difference(losses: dict[str, float], exact: dict[str, float]) -> float:
-    """Returns the largest difference relative to the exact losses."""
+    """Returns the largest difference of the losses, relative to the exact ones."""
     return max(abs(losses[step] - loss) / abs(loss) for step, loss in exact.items())
 
 

@@ -26,9 +26,9 @@ class Compared:
     """A module of the embedded T5X, compared with T5X's.
 
     Attributes:
-        recorded: how many public functions and classes T5X has there.
+        recorded: the number of public functions and classes that T5X has in this module.
         absent: the names that the embedded module lacks.
-        differing: what has other parameters, defaults or members, as "name: what".
+        differing: the names with other parameters, defaults or members, as "name: what".
     """
 
     recorded: int
@@ -40,8 +40,8 @@ def compare(module: str, record: Mapping[str, Mapping[str, Any]]) -> Compared:
     """Compares a module of the embedded T5X with its record.
 
     Args:
-        module: such as ``t5x.models``; imported.
-        record: of ``api.json``.
+        module: the name of the module to import, such as ``t5x.models``.
+        record: the record of the module in ``api.json``.
     """
     here = importlib.import_module(module)
     absent = [name for name in record if not hasattr(here, name)]

@@ -11,7 +11,7 @@ TensorFlow        `tf.io.gfile` writing and reading whole objects of 1 KB throug
 2 GB, peak memory the peak resident memory of the server's process after an object of 2 GB was put and got
 new file          creating one empty file in the folder of objects, as every put does: 0.01 ms, but up to 0.5 ms on ext4
                   without a journal after many files were deleted; TMPDIR names another place
-start             not here: benchmarks/google_start.py
+start             not measured here: see benchmarks/google_start.py
 
 gcp-storage-emulator is not a dependency of this project. Its rows are left out unless it is on the PATH:
 
@@ -65,7 +65,7 @@ for what in ("put", "get"):
 
 
 class Client:
-    """A connection, which is made again after the server has closed it."""
+    """A connection that is opened again after the server has closed it."""
 
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=300)

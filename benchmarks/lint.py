@@ -1,4 +1,4 @@
-"""Measures what `t5x-harness lint` costs for one config, and for a hundred in one call.
+"""Measures the time of `t5x-harness lint` for one config, and for a hundred in one call.
 
     python benchmarks/lint.py [--rounds 5] [--write docs/performance.md]
 

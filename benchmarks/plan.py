@@ -1,14 +1,14 @@
-"""Measures what resolve and plan of a large model cost in a worker that has imported everything.
+"""Measures the cost of resolve and plan for a large model in a worker that has imported everything.
 
     python benchmarks/plan.py [--rounds 3] [--write docs/performance.md]
 
 Each round measures one figure after another, so that a machine whose speed drifts slows all of them alike:
 
 imports   starting a worker, which imports JAX, TensorFlow and T5X; paid once for all runs
-xl, xxl   resolve and plan of fine-tuning T5 1.1 at full size on a tiny task, v3-32 and v3-128, in a run forked from it
+xl, xxl   resolve and plan of fine-tuning T5 1.1 at full size on a tiny task, on v3-32 and v3-128, in a forked run
 
-and for each model the peak of the run's resident memory, what it shares with the worker included.  Figures are medians
-over the rounds; ratios are made inside each round first.
+A further figure of each model is the peak resident memory of the run, including the memory that it shares with the
+worker.  Figures are medians over the rounds; ratios are made inside each round first.
 """
 
 from __future__ import annotations

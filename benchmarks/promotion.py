@@ -9,7 +9,7 @@ smoke     `pytest -m smoke` on one test that trains one config with `t5x_run`
 promoted  `pytest -m tpu --t5x-vertex=emulated` on it: the emulated Google Cloud starts, and training is a job of its
           Vertex AI, sent with Google's SDK
 running   from the call that creates a job of one small command until its state is RUNNING, on an emulated Vertex AI
-          that has loaded Google's library; the state is asked for every 5 ms
+          that has loaded Google's library; the state is requested every 5 ms
 
 Figures are medians over the rounds; ratios are made inside each round first.
 """

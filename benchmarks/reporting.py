@@ -11,11 +11,11 @@ __all__ = ["report", "write_table"]
 
 
 def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, description: str) -> None:
-    """The command line of a benchmark.
+    """Runs the command line of a benchmark.
 
     Args:
       name: the name of the markers in the page, ``<!-- name -->`` and ``<!-- /name -->``.
-      measure: makes one round: seconds, ratios (``a / b``) or another unit that the name gives, such as ``c (ms)``.
+      measure: makes one round; returns seconds, ratios (``a / b``) or another unit that the name contains: ``c (ms)``.
       rounds: the default number of rounds.
       description: the text of ``--help``.
     """
@@ -34,7 +34,7 @@ def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, d
 
 
 def write_table(page: Path, name: str, table: str) -> None:
-    """Puts a table into a page, between the markers of that name."""
+    """Writes a table into a page, between the markers of that name."""
     text = page.read_text(encoding="utf-8")
     head, tail = text.split(f"<!-- {name} -->")[0], text.split(f"<!-- /{name} -->")[1]
     page.write_text(f"{head}<!-- {name} -->\n{table}\n<!-- /{name} -->{tail}", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Measures what `pytest -m smoke` and emulated jobs cost on a large slice and on the smallest.
+"""Measures the cost of `pytest -m smoke` and of emulated jobs on large slices and on the smallest one.
 
     python benchmarks/slices.py [--rounds 3] [--write docs/performance.md]
 
@@ -22,7 +22,7 @@ from smoke import CONFIGS, FIRST, ROOT, call
 
 SLICES = ("v3-8", "v2-128", "v3-512")
 MACHINES = {"v3-8": ("TPU_V3", 8), "v2-128": ("TPU_V2", 128)}
-# A part for every data position of the largest slice.
+# One part for every data position of the largest slice.
 BATCHES = ("BATCH_SIZE = 512", "infer_eval/utils.DatasetConfig.batch_size = 512")
 
 

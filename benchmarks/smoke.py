@@ -9,7 +9,7 @@ further   the time that each config after the first adds to such a call: the dif
 warm      the cold call again, with the compile cache that it filled
 kept      the same in a shell of `t5x-harness warm`, which has already imported T5X
 processes `python -m t5x.train`, then `t5x.eval`, then `t5x.infer` on one config at the sizes that smoke shrinks it to,
-          started through `t5x-harness exec` for the mesh and the T5X in use
+          started through `t5x-harness exec`, for the mesh and the T5X in use
 plugin    the time to import the plugin in the interpreter of `pytest --version`, by `python -X importtime`
 
 Figures are medians over the rounds; ratios are made inside each round first.
@@ -34,7 +34,7 @@ CONFIGS = ROOT / "sample_tasks" / "configs"
 FIRST = "finetune_translate.gin"
 FURTHER = ("finetune_classify.gin", "pretrain_stream.gin", "finetune_sums.gin", "pretrain_span_corruption.gin")
 
-# The sizes to which FIRST is shrunk, from the report of its run, so that both sides do the same work.
+# The sizes that FIRST is shrunk to, from the report of its run, so that both sides do the same work.
 MODEL = ("network.T5Config.num_encoder_layers = 1", "network.T5Config.num_decoder_layers = 1")
 EXAMPLES = ("seqio.Evaluator.num_examples = 8",)
 TRAIN = (
@@ -64,7 +64,7 @@ def call(command: Sequence[str], cache: Path, folder: Path, variables: Mapping[s
 
 
 def smoke(names: Iterable[str], cache: Path, variables: Mapping[str, str] | None = None) -> float:
-    """Returns the seconds of one call of pytest on these configs."""
+    """Returns the seconds of one pytest call on these configs."""
     files = [str(CONFIGS / name) for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cacheprovider", *files]
     return call(command, cache, ROOT, variables)
@@ -100,7 +100,7 @@ def processes(folder: Path) -> float:
     """Returns the seconds of three T5X processes, train, eval and infer, from a checkpoint that another one made."""
     first, last = folder / "start" / "checkpoint_0", folder / "model" / "checkpoint_4"
     new = (f"MODEL_DIR = '{first.parent}'", "utils.RestoreCheckpointConfig.path = []", *MODEL, *TRAIN)
-    t5x("train", FIRST, (*new, "TRAIN_STEPS = 0"), folder)  # a smoke run generates it
+    t5x("train", FIRST, (*new, "TRAIN_STEPS = 0"), folder)  # a smoke run would generate it
     task = ("MIXTURE_OR_TASK_NAME = 'sample_translate'", "DROPOUT_RATE = 0.0")
     restore = (f"CHECKPOINT_PATH = '{last}'", *MODEL, *MESH, "utils.DatasetConfig.batch_size = 8")
     goes_on = (f"MODEL_DIR = '{last.parent}'", f"INITIAL_CHECKPOINT_PATH = '{first}'")

@@ -1,4 +1,4 @@
-"""Compares the cost of `pytest -m smoke` with everything on gs:// with the same config on local paths.
+"""Compares the cost of `pytest -m smoke` with everything on gs:// and with the same config on local paths.
 
     python benchmarks/smoke_gcs.py [--rounds 3] [--write docs/performance.md]
 

@@ -33,7 +33,7 @@ def nothing(*_: object, **__: object) -> None:
 
 
 def without(module: str, name: str) -> Callable[[], None]:
-    """Removes a function that sets up a trick from the module that calls it."""
+    """Returns a function that removes the setup of a trick from the module that calls it."""
 
     def take_out() -> None:
         found = __import__(module, fromlist=[name])
