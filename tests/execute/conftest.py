@@ -34,7 +34,7 @@ TWO_DEVICES = "v3:1x1"
 
 @pytest.fixture
 def backend(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., LocalRun]]:
-    """Makes the run of some gin text; ``extra`` is put at its end and ``replace`` swaps a part of it.
+    """Makes a run from gin text; ``extra`` is appended to it and ``replace`` swaps a part of it.
 
     The run's process gets the variables in ``env``.
     """
@@ -71,7 +71,7 @@ def train_text() -> str:
 
 @pytest.fixture
 def infer_eval_text() -> str:
-    """For the end of a train config: it decodes and scores the validation split, too."""
+    """Text for the end of a train config, which then also decodes and scores the validation split."""
     return """
 train_script.train.infer_eval_dataset_cfg = @infer_eval/utils.DatasetConfig()
 infer_eval/utils.DatasetConfig:
@@ -86,7 +86,7 @@ infer_eval/utils.DatasetConfig:
 
 @pytest.fixture
 def eval_text() -> str:
-    """An eval config whose checkpoint nobody gave."""
+    """An eval config without a checkpoint."""
     return MODEL.format(mode="eval", run="eval") + "utils.DatasetConfig.batch_size = 8\n"
 
 
@@ -101,5 +101,5 @@ def infer_text() -> str:
 
 @pytest.fixture
 def recorded() -> Callable[[str], dict[str, Any]]:
-    """What T5X itself did with a case."""
+    """The recorded outcome of T5X itself for a case."""
     return lambda case: json.loads((REFERENCE / "trajectories" / f"{case}.json").read_text())

@@ -1,6 +1,6 @@
-"""Takes or makes conversions, and reports which it has then and what a pipeline makes of them.
+"""Loads or makes conversions, and reports which ones it then has and how a pipeline uses them.
 
-For a fork of a process that has imported SeqIO and converted nothing.
+This is for a fork of a process that has imported SeqIO and converted nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Converting:
         pass
 
     def take(self) -> dict[str, Any]:
-        """Takes stored conversions, or makes and stores them."""
+        """Loads stored conversions, or makes and stores them."""
         assert not api._TRANSPILER._cache._cache
         converted = convert_or_load(SEQIO_FUNCTIONS)
         held = set(api._TRANSPILER._cache._cache)

@@ -1,4 +1,4 @@
-"""A run that tells what it had to import and convert beyond what it was forked with."""
+"""A run that reports what it had to import and convert after it was forked."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Watched:
         self._run = open_run(argument, progress)
 
     def resolve_and_plan(self) -> list[str]:
-        """The outcomes of the two stages."""
+        """Returns the outcomes of the two stages."""
         return [self._run.resolve()["outcome"], self._run.plan()["outcome"]]
 
     def build_pipelines(self) -> None:
-        """The pipelines of training and of evaluation, built but not read."""
+        """Builds the pipelines of training and of evaluation without reading them."""
         for pack in (True, False):
             task = seqio.get_mixture_or_task("ref_reverse")
             data = task.get_dataset(LENGTHS, "train", shuffle=pack, seed=0)
@@ -38,11 +38,11 @@ class Watched:
             seqio.EncDecFeatureConverter(pack=pack)(data, LENGTHS)
 
     def settings(self) -> dict[str, Any]:
-        """What was set for a process that traces much and runs little."""
+        """Returns the settings for a process that traces much and runs little."""
         return {"optimizer": tf.config.optimizer.get_experimental_options(), "garbage": gc.get_threshold()[0]}
 
     def new(self) -> dict[str, list[str]]:
-        """Rules and stages of the harness, what libraries import late, and functions of SeqIO, since the first look."""
+        """Returns the harness's stages and rules, late imports, and SeqIO's functions since the first look."""
         rooms = ("t5x_harness.execute.", "t5x_harness.plan.rules.", "t5x_harness.resolve.rules.", *LATER)
         return {
             "modules": sorted(name for name in set(sys.modules) - self._modules if name.startswith(rooms)),

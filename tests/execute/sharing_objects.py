@@ -1,4 +1,4 @@
-"""Steps of models, as get_infer_fn makes them, in a process that shares them."""
+"""Steps of models, made by get_infer_fn, in a process that shares them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Model:
         self.traced = 0
 
     def predict_batch(self, _params: Any, batch: Mapping[str, Any]) -> Any:
-        """Twice the inputs."""
+        """Returns twice the inputs."""
         self.traced += 1
         return batch["x"] * 2
 
     def score_batch(self, _params: Any, batch: Mapping[str, Any]) -> Any:
-        """Minus the inputs."""
+        """Returns the negated inputs."""
         self.traced += 1
         return -batch["x"]
 
 
 class Stages:
-    """Two stages that make the functions of one model, with partitioners of their own."""
+    """Two stages that make the functions of one model, each with its own partitioner."""
 
     def __init__(self, _argument: Mapping[str, Any], _progress: Callable[[dict[str, Any]], None]) -> None:
         force_cpu_devices(2)
@@ -39,7 +39,7 @@ class Stages:
         share_steps()
 
     def outputs(self) -> dict[str, Any]:
-        """What each stage predicts and scores, and how often the model was traced after each."""
+        """Returns the predictions and scores of each stage, and how often the model was traced after each."""
         model, found = Model(), []
         for offset in (0, 1):
             found += [[_outputs(method, offset), model.traced] for method in (model.predict_batch, model.score_batch)]

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Options:
-    """What the libraries of a process that the harness has set up are told."""
+    """Returns the settings of libraries in a process that the harness has set up."""
 
     def __init__(self, _argument: Mapping[str, Any], _progress: Callable[[Mapping[str, Any]], None]) -> None:
         from t5x_harness.bootstrap.start import start

@@ -1,4 +1,4 @@
-"""The recorded cases' tasks, and broken ones, each with one mistake that users make."""
+"""The recorded cases' tasks, and broken tasks, each with one mistake that users make."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def add(name: str, **changes: Any) -> None:
 
 
 def metric_with_a_bug(targets: Any, predictions: Any) -> dict[str, float]:
-    """Takes a list of texts for a dict."""
+    """Mistakes a list of texts for a dict."""
     return {"bug": targets["text"]}
 
 
 class MetricWithMemory:
-    """Keeps what it was called with, and breaks when that is more than it has room for."""
+    """Counts its calls, and breaks when it has no room for another one."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -45,17 +45,17 @@ class MetricWithMemory:
 
 
 def int_postprocessor(text: str, **_: Any) -> int:
-    """Believes that a model writes numbers."""
+    """Assumes that a model writes numbers."""
     return int(text)
 
 
 def broken_preprocessor(dataset: Any) -> Any:
-    """Reads a feature that is not there."""
+    """Reads a feature that does not exist."""
     return dataset.map(lambda example: {**example, "inputs": example["source"]})
 
 
 add("bad_metric", metric_fns=[metric_with_a_bug])
-add("late_metric", metric_fns=[MetricWithMemory(room=5)])  # the early calls just fit
+add("late_metric", metric_fns=[MetricWithMemory(room=5)])  # the early calls just fit in
 add("bad_postprocess", postprocess_fn=int_postprocessor)
 add("bad_preprocess", preprocessors=[broken_preprocessor, *_STEPS])
 add("no_eos", preprocessors=[seqio.preprocessors.tokenize])
@@ -63,25 +63,25 @@ add("no_metrics", metric_fns=[])
 
 
 def undefined(targets: Any, predictions: Any) -> dict[str, float]:
-    """Is what a correlation is of predictions that are all alike."""
+    """Returns NaN, like a correlation of predictions that are all alike."""
     return {"pearson": float("nan")}
 
 
 def without_result(targets: Any, predictions: Any) -> dict[str, float]:
-    """Forgets to return what it has computed."""
+    """Forgets to return its result."""
     return {}
 
 
 def of_all_kinds(targets: Any, predictions: Any) -> dict[str, Any]:
-    """Returns a number of NumPy's, and examples as a text, as SeqIO's loggers take them."""
+    """Returns a NumPy number, and examples as text, which SeqIO's loggers accept."""
     return {"ratio": np.float32(0.5), "shown": seqio.metrics.Text(textdata="as it is")}
 
 
 class EvaluatorOfOnesOwn(seqio.Evaluator):
-    """Gives numbers, and asks no model for them."""
+    """Returns numbers without asking a model for them."""
 
     def evaluate(self, **_: Any) -> Any:
-        """Returns what it would like to have measured."""
+        """Returns a perfect result that it did not measure."""
         metrics: Any = concurrent.futures.Future()
         metrics.set_result({task.name: {"exact_match": 100.0} for task in self.eval_tasks})
         return metrics, {}
@@ -91,7 +91,7 @@ class EvaluatorOfOneTask(seqio.Evaluator):
     """Leaves out all tasks but the first."""
 
     def evaluate(self, **options: Any) -> Any:
-        """Returns what there is of that task."""
+        """Returns the metrics and outputs of that task."""
         future, outputs = super().evaluate(**options)
         first = self.eval_tasks[0].name
         metrics: Any = concurrent.futures.Future()
@@ -100,15 +100,15 @@ class EvaluatorOfOneTask(seqio.Evaluator):
 
 
 class IdleTrainer(trainer.Trainer):
-    """Says that it trains."""
+    """Claims to train."""
 
     def train(self, *_: Any, **__: Any) -> Any:
-        """Takes no batch, and makes no step."""
+        """Takes no batch, and makes no steps."""
         return {}
 
 
 def write_some(path: str, *_: Any) -> None:
-    """Writes two lines, whatever there is to write."""
+    """Writes two lines, regardless of the predictions."""
     Path(path).write_text("one\ntwo\n")
 
 
@@ -130,10 +130,10 @@ seqio.MixtureRegistry.add("three_tasks", [("ref_reverse", 1), ("metrics_of_all_k
 
 
 def without_logits(state_dict: Any, target_state_dict: Any, *, is_resuming: bool = False) -> Any:
-    """Takes the logits' weights out of a checkpoint, so that a run begins with new ones."""
+    """Removes the logits' weights from a checkpoint, so that a run begins with new ones."""
     if is_resuming:
         return state_dict
     target = dict(state_dict["target"])
-    assert target["decoder"]["logits_dense"]  # it is given what the checkpoint holds
+    assert target["decoder"]["logits_dense"]  # it receives the checkpoint's contents
     target["decoder"] = {name: value for name, value in target["decoder"].items() if name != "logits_dense"}
     return {**state_dict, "target": target}

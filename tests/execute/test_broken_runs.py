@@ -1,6 +1,6 @@
-"""A mistake fails in the earliest stage that can see it, with the line, the values and the fix.
+"""A mistake fails in the earliest stage that can detect it, with the line, the values and the fix.
 
-Those that broken copies of the sample configs show are in tests/sample_tasks.
+The mistakes in broken copies of the sample configs are in tests/sample_tasks.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Backend = Callable[..., LocalRun]
 
 
 def fail(backend: LocalRun, stage: Stage) -> StageResult:
-    """Runs up to the stage that must fail; those before it pass and those after it are left out."""
+    """Runs up to the stage that must fail; earlier stages pass and later ones are left out."""
     for each in backend.stages:
         result = backend.stage(each)
         if each is stage:
@@ -44,7 +44,7 @@ def the_error(result: StageResult) -> Finding:
 
 
 def line_of(text: str, part: str) -> int:
-    """The line of a config that holds some text, the last one, which wins."""
+    """Returns the number of the last line of a config that contains a text; the last one wins."""
     return max(number for number, line in enumerate(text.splitlines(), start=1) if part in line)
 
 
@@ -116,7 +116,7 @@ def test_all_missing_values_are_named_at_once(backend: Backend, train_text: str)
 
 
 def test_silent_mistakes_are_told(backend: Backend, train_text: str) -> None:
-    """T5X trains on with each of them."""
+    """T5X continues to train with each of them."""
     extra = """
 MIXTURE_OR_TASK_NAME = 'no_eos'
 TASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 16}
@@ -126,7 +126,7 @@ train_eval/utils.DatasetConfig.split = 'valid'
     warnings = {f.code: f.message for f in result.findings if f.severity is Severity.WARNING}
     assert warnings.keys() == {"SEQ14", "SEQ16"}
     assert "100% of the sampled examples of no_eos train lose part of inputs" in warnings["SEQ16"]
-    error = the_error(result)  # a split that the config names itself, and no task has
+    error = the_error(result)  # a split that the config itself names, but that no task has
     assert error.code == "SEQ18"
     assert "no split 'valid'" in error.message
 
@@ -249,7 +249,7 @@ OPTIMIZER = "models.EncoderDecoderModel.optimizer_def"
 DECODE = "models.EncoderDecoderModel.decode_fn"
 CONVERTER = "models.EncoderDecoderModel.feature_converter_cls"
 
-# The config's mode, the line that is added, and what is said of it.
+# The config's mode, the line that is added, and the resulting message.
 CASES = [
     (Mode.TRAIN, "TASK_FEATURE_LENGTHS = 1", "it is about TASK_FEATURE_LENGTHS = 1 (run.gin:"),
     (Mode.TRAIN, "MIXTURE_OR_TASK_NAME = 5", "MIXTURE_OR_TASK_NAME = 5 (run.gin:"),

@@ -1,4 +1,4 @@
-"""Modules find T5X's own command line in sys.argv, and one that cannot read it fails here as it would there."""
+"""Modules find T5X's own command line in sys.argv, and a module that cannot read it fails here as it does in T5X."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_absls_flags_have_the_values_of_the_run_at_hand(monkeypatch: pytest.Monk
 def test_a_module_may_have_flags_but_not_t5x_s(
     backend: Callable[..., LocalRun], train_text: str, tmp_path: Path, text: str, error: str | None
 ) -> None:
-    """As under ``app.run``: flags defined by a task module have their defaults, and T5X's names are taken."""
+    """As under ``app.run``, flags defined by a task module have their defaults, and T5X's names are taken."""
     (tmp_path / "flag_tasks.py").write_text(f"from absl import flags\n\n{text}\n")
     result = backend(train_text, extra="\nimport flag_tasks\n").stage(Stage.RESOLVE)
     errors = [finding for finding in result.findings if finding.severity == "error"]

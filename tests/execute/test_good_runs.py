@@ -1,4 +1,4 @@
-"""Green here means green there: whole runs through T5X's own train, evaluate and infer."""
+"""Green here means green on the job: whole runs through T5X's own train, evaluate and infer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_at_full_size_every_scalar_is_the_one_t5x_recorded(backend: Backend, rec
             found = result.metrics[f"{folder}/{tag}"]
             assert found == {int(step): pytest.approx(value, rel=1e-4) for step, value in steps.items()}, tag
     assert not [c for c in result.changes if c.why == "shrink"]
-    # The eval stage restores checkpoint_8 and gets what the eval during training got.
+    # The eval stage restores checkpoint_8 and gets the same result as the eval during training.
     for tag in ("eval/exact_match", "eval/mean_score"):
         in_training = result.metrics[f"inference_eval/ref_reverse/{tag}"][8]
         assert result.metrics[f"eval/inference_eval/ref_reverse/{tag}"][8] == pytest.approx(in_training, rel=1e-5)
@@ -46,7 +46,7 @@ def test_at_full_size_every_scalar_is_the_one_t5x_recorded(backend: Backend, rec
 
 @pytest.mark.journey
 def test_a_large_config_is_shrunk_and_starts_from_a_stand_in(backend: Backend, train_text: str) -> None:
-    """A fine-tune of a base model from a bucket, on a mesh with a model axis, with packing and microbatches."""
+    """Fine-tunes a base model from a bucket, on a mesh with a model axis, with packing and microbatches."""
     base = """
 TASK_FEATURE_LENGTHS = {'inputs': 512, 'targets': 114}
 network.T5Config.emb_dim = 768
@@ -93,7 +93,7 @@ train_script.train.eval_period = 1000
 
 
 def test_a_job_is_sized_for_its_whole_slice(backend: Backend, train_text: str) -> None:
-    """The slice itself runs it: its mesh is not cut, and the batch still has a part for every data position."""
+    """The run uses the whole slice: its mesh is not cut, and the batch still has a part for every data position."""
     sizes = "BATCH_SIZE = 128\npartitioning.PjitPartitioner.num_partitions = 2\n"
     run_ = backend(train_text, extra=sizes, slice="v2-128")
     run_.stage(Stage.PLAN)
@@ -106,7 +106,7 @@ def test_a_job_is_sized_for_its_whole_slice(backend: Backend, train_text: str) -
 
 @pytest.mark.journey
 def test_a_task_without_metrics_is_evaluated_by_its_loss(backend: Backend, train_text: str) -> None:
-    """And by the restored checkpoint: the loss is that of the eval during training."""
+    """The restored checkpoint also determines the loss, which is that of the eval during training."""
     result = run(backend(train_text, extra="MIXTURE_OR_TASK_NAME = 'no_metrics'\ntrain_script.train.eval_steps = 1\n"))
     assert "no_metrics has no metric_fns" in facts(result, Stage.EVAL)["evaluated by"]
     again = list(result.metrics["eval/training_eval/no_metrics/loss"].values())

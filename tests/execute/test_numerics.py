@@ -1,6 +1,6 @@
-"""With --tpu-numerics operands of float32 matrix products are rounded to bfloat16, by numpy's count; nothing else is.
+"""With --tpu-numerics, only operands of float32 matrix products are rounded to bfloat16, as numpy confirms.
 
-With --exact-numerics a run's losses are those of T5X's own program to the bit; without it they are close.
+With --exact-numerics, a run's losses equal those of T5X's own program to the bit; without it, they are close.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOT_CHECKED = (
 
 @pytest.fixture
 def numerics() -> Iterator[Contractions]:
-    """Those of a run with the option, in force; what this process had lowered before."""
+    """Puts the numerics of a run with the option in force; yields the count of what this process had lowered before."""
     before = lowered()
     use_tpu_numerics(True)
     yield before
@@ -49,14 +49,14 @@ def numerics() -> Iterator[Contractions]:
 
 
 def noted(before: Contractions) -> str:
-    """What a stage reports of its numerics."""
+    """Returns a stage's report on its numerics."""
     report = StageReport(Stage.TRAIN)
     note_numerics(report, lowered().since(before))
     return dict(report.facts)["numerics"]
 
 
 def rounded(values: Array) -> Array:
-    """The nearest of the numbers whose lower 16 bits are zero; of two as near, the even one."""
+    """Returns the nearest numbers whose lower 16 bits are zero; of two equally near ones, the even one."""
     bits = np.asarray(values, np.float32).view(np.uint32)
     even = (bits >> np.uint32(16)) & np.uint32(1)
     return ((bits + np.uint32(0x7FFF) + even) & np.uint32(0xFFFF0000)).view(np.float32)
@@ -67,18 +67,18 @@ def random(*shape: int, seed: int = 0) -> Array:
 
 
 def same(found: Any, expected: Array) -> bool:
-    """Whether two arrays agree to a millionth of the largest number: sums in float32 have an order."""
+    """Returns whether two arrays agree to a millionth of the largest number; the order of float32 sums varies."""
     return float(np.max(np.abs(np.asarray(found, np.float64) - expected))) <= 1e-6 * float(np.max(np.abs(expected)))
 
 
 def product(a: Array, b: Array) -> Array:
-    """Of rounded operands, summed exactly."""
+    """Returns the product of rounded operands, summed exactly."""
     return rounded(a).astype(np.float64) @ rounded(b).astype(np.float64)
 
 
 @pytest.mark.usefixtures("numerics")
 def test_a_layer_and_its_gradients_are_those_of_rounded_operands() -> None:
-    """Each of the three products rounds its own operands: the input, the kernel, and what comes back."""
+    """Each of the three products rounds its own operands: the input, the kernel, and the incoming gradient."""
     inputs, kernel, wanted = random(16, 32), random(32, 8, seed=1), random(16, 8, seed=2)
 
     def loss(kernel: Any, inputs: Any) -> Any:
@@ -92,7 +92,7 @@ def test_a_layer_and_its_gradients_are_those_of_rounded_operands() -> None:
 
 
 def looped(a: Any, b: Any) -> Any:
-    """As decoding does, until something holds."""
+    """Returns the product from a loop that runs until a condition holds, as decoding does."""
     return lax.while_loop(lambda state: state[1] < 1, lambda state: (state[0] @ b, state[1] + 1), (a, 0))[0]
 
 
@@ -176,7 +176,7 @@ def test_a_precision_that_is_asked_for_stays(numerics: Contractions, precision: 
 def test_a_product_by_a_vector_is_in_float32(
     numerics: Contractions, equation: str, left: tuple[int, ...], right: tuple[int, ...], is_matrix: bool
 ) -> None:
-    """What the TPU's compiler (libtpu 0.0.52, v2 to v6e) makes a convolution of, and what a multiplication."""
+    """The TPU's compiler (libtpu 0.0.52, v2 to v6e) makes convolutions of some products, multiplications of others."""
     a, b = random(*left), random(*right, seed=1)
     found = jax.jit(lambda a, b: jnp.einsum(equation, a, b))(a, b)
     exact = [each.astype(np.float64) for each in ((rounded(a), rounded(b)) if is_matrix else (a, b))]
@@ -204,7 +204,7 @@ def test_programs_without_it_are_those_of_jax_and_bfloat16_is_as_it_was() -> Non
 
 
 def test_runs_of_one_process_have_each_their_own_numbers() -> None:
-    """With --in-process; what the other one compiled is not used."""
+    """With --in-process, programs that the other run compiled are not used."""
     multiply = jax.jit(jnp.dot)
     values, ones = np.full((2, 2), 257.0, np.float32), np.eye(2, dtype=np.float32)
     found = []
@@ -250,11 +250,11 @@ spread_models.ScaledModel:
 
 @pytest.mark.usefixtures("numerics")
 def test_a_spread_of_positions_has_a_known_result() -> None:
-    """256 to 259 are 256, 256, 258 and 260 in bfloat16, and their squares 65536, 66048, 66560 and 67072."""
+    """In bfloat16, 256 to 259 are 256, 256, 258 and 260, and their squares are 65536, 66048, 66560 and 67072."""
     values = jnp.stack([jnp.arange(256.0, 260.0)] * 2)
     average = jnp.full((4, 4), 0.25)
     assert set(np.ravel(values @ average)) == {257.5}
-    assert set(np.ravel(values**2 @ average)) == {66304.0}  # less than 257.5 ** 2: no root
+    assert set(np.ravel(values**2 @ average)) == {66304.0}  # less than 257.5 ** 2, so the variance has no root
 
 
 @pytest.mark.journey
@@ -293,7 +293,7 @@ def test_a_model_that_only_trains_in_float32_shows_it(
 def test_training_evaluation_and_decoding_are_all_rounded(
     backend: Callable[..., LocalRun], train_text: str, infer_eval_text: str
 ) -> None:
-    """The stages share programs; each says how many products of the run are rounded so far."""
+    """The stages share programs; each reports how many products of the run have been rounded so far."""
     run = backend(train_text, extra=infer_eval_text, tpu_numerics=True)
     counts = []
     for stage in (Stage.TRAIN, Stage.EVAL, Stage.INFER):
@@ -306,7 +306,7 @@ def test_training_evaluation_and_decoding_are_all_rounded(
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 CONFIG: str = json.loads((REFERENCE / "trajectories/t5_1_1.json").read_text())["gin"]
-"""Of a recorded run, all of whose seeds are bound."""
+"""The gin text of a recorded run, all of whose seeds are bound."""
 
 Losses = dict[str, dict[int, float]]
 
@@ -325,7 +325,7 @@ def by_the_harness(run: LocalRun) -> Losses:
 
 
 def by_t5x(folder: Path, slice_: str) -> Losses:
-    """Trains by T5X's own program on the slice's mesh, compiled by XLA's usual options."""
+    """Trains with T5X's own program on the slice's mesh, compiled with XLA's usual options."""
     program = [sys.executable, "-m", "t5x.train", "--gin_file=config.gin", f'--gin.MODEL_DIR="{folder}/model"']
     subprocess.run(
         [sys.executable, "-m", "t5x_harness", "exec", f"--slice={slice_}", "--t5x-runtime=embedded", "--", *program],
@@ -342,7 +342,7 @@ def test_losses_are_those_of_t5x_to_the_bit(backend: Callable[..., LocalRun], tm
     theirs = by_t5x(tmp_path, "v3:1x1")
     assert set(exact["train/loss"]) == set(range(1, 9))
     assert exact == theirs
-    # In a folder of its own: in that of the run before, T5X would find its work done.
+    # In a separate folder, because T5X would find its work done in that of the earlier run.
     cheap = by_the_harness(backend(CONFIG, full_size=True, slice="v3:1x1", model_dir=str(tmp_path / "cheap")))
     for tag, steps in theirs.items():
         assert cheap[tag] == pytest.approx(steps, rel=1e-5), tag

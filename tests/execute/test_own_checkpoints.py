@@ -1,4 +1,4 @@
-"""Runs that restore a full-size checkpoint of the user's own, which lies in a bucket that the user gave."""
+"""Runs that restore the user's own full-size checkpoint, which is in a bucket that the user provided."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def spec_of(file: Path, buckets: Path, **options: Any) -> RunSpec:
 
 @pytest.fixture(scope="module")
 def buckets(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The user's folder of buckets, with a model in each layout; no run changes a byte in it."""
+    """The user's folder of buckets, with a model in each layout, in which no run changes a byte."""
     if not GooglePool.is_installed():
         pytest.skip("the extra google is not installed")
     folder = tmp_path_factory.mktemp("user")
@@ -89,7 +89,7 @@ def buckets(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     with writer:
         folders = {layout: str(folder / "buckets/mine" / layout) for layout in ("orbax", "legacy")}
         assert writer.call("write", folders=folders, step=STEP, timeout=120) > 0
-    # As Cloud Storage has what orbax finished there, and as a copy of it has.
+    # Like a checkpoint that orbax has finished on Cloud Storage, or a copy of one.
     (folder / "buckets/mine/orbax" / f"checkpoint_{STEP}" / "commit_success.txt").touch()
     before = digests(folder / "buckets")
     yield folder / "buckets"
@@ -98,7 +98,7 @@ def buckets(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 @pytest.fixture
 def run(zygote: Zygote, buckets: Path, tmp_path: Path) -> Iterator[Callable[..., RunResult]]:
-    """Makes a run in the given mode of a checkpoint at an address, to its end; ``extra`` is put after its config."""
+    """Completes a run in the given mode from a checkpoint at an address; ``extra`` is appended to its config."""
     pools: dict[str, GooglePool] = {}
 
     def make(mode: str, checkpoint: str, extra: str = "", *, name: str = "run", **options: Any) -> RunResult:
@@ -118,9 +118,9 @@ def run(zygote: Zygote, buckets: Path, tmp_path: Path) -> Iterator[Callable[...,
 
 
 def test_two_runs_at_once_start_from_the_same_checkpoint(run: Callable[..., RunResult]) -> None:
-    """Each has a stand-in of its own at the address that both name, and neither reads the other's.
+    """Each run has its own stand-in at the address that both name, and neither reads the other's.
 
-    One of them writes beside the checkpoint, which it restores all the same.
+    One of them writes next to the checkpoint, and restores it nevertheless.
     """
     results: dict[str, RunResult] = {}
 
@@ -154,7 +154,7 @@ utils.RestoreCheckpointConfig.assignment_map = [('(.*)/encoder/encoder_norm/(.*)
 
 
 def test_a_transformed_checkpoint_is_as_small_as_the_model(run: Callable[..., RunResult]) -> None:
-    """The stand-in holds what the checkpoint holds, by its names: it is the input of the user's function."""
+    """The stand-in has the checkpoint's contents under its names, because it is the input of the user's function."""
     result = run("train", f"gs://mine/orbax/checkpoint_{STEP}", RESHAPED, until=Stage.TRAIN)
     assert result.steps == STEP + 4
 
@@ -185,7 +185,7 @@ def test_the_real_checkpoint_is_restored_at_full_size(run: Callable[..., RunResu
 
 @pytest.mark.journey
 def test_a_run_that_is_killed_leaves_the_checkpoint_to_the_next(zygote: Zygote, buckets: Path, tmp_path: Path) -> None:
-    """Killed while its stand-in is in the place of the user's checkpoint, in its copy of the bucket."""
+    """The run is killed while its stand-in replaces the user's checkpoint in its copy of the bucket."""
     file = tmp_path / "run.gin"
     file.write_text(CONFIGS["train"].replace("{checkpoint}", f"gs://mine/orbax/checkpoint_{STEP}"))
     spec, pool = spec_of(file, buckets), GooglePool(buckets)

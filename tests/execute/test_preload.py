@@ -1,4 +1,4 @@
-"""What a zygote of runs has done once is not done again in each of them."""
+"""Work that a zygote of runs has done once is not repeated in each run."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def unconverted() -> Iterator[Zygote]:
 
 @pytest.fixture
 def converted(unconverted: Zygote, tmp_path: Path) -> Converted:
-    """What a process reports that takes or makes conversions."""
+    """Returns a function that yields the report of a process that loads or makes conversions."""
 
     def call(cache: Path) -> dict[str, Any]:
         (tmp_path / "tmp").mkdir(exist_ok=True)
@@ -97,7 +97,7 @@ print(len(api._TRANSPILER._cache))
 
 
 def converted_in_a_job(cache: Path, brief: str) -> int:
-    """How many functions are converted in a process that imports what T5X does."""
+    """Returns how many functions are converted in a process with T5X's imports."""
     env = {
         **os.environ,
         "JAX_COMPILATION_CACHE_DIR": str(cache),
@@ -163,7 +163,7 @@ def test_a_full_disk_leaves_no_half_of_a_conversion(cache: Path, monkeypatch: py
 
 
 class _Attack:
-    """What another user may have put into the cache."""
+    """An object that another user may have put into the cache."""
 
     def __init__(self, evidence: Path) -> None:
         self.evidence = evidence

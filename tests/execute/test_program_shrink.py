@@ -1,4 +1,4 @@
-"""Programs that ``exec --shrink`` has make their config small themselves."""
+"""Programs under ``exec --shrink`` shrink their config themselves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(*words: str, cwd: Path, options: tuple[str, ...] = ("--shrink",)) -> sub
 
 @pytest.fixture(scope="module")
 def dry(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What t5x.main says of a config that it reads and does not run, under exec --shrink."""
+    """Returns the output of t5x.main under exec --shrink for a config that it reads but does not run."""
     folder = tmp_path_factory.mktemp("small")
     (folder / "run.gin").write_text(CONFIG)
     arguments = ("--run_mode=train", "--gin_file=run.gin", "--gin.MODEL_DIR='model'", "--dry_run")

@@ -1,4 +1,4 @@
-"""Runs that start from a published model, whose stand-in holds what such models hold, and runs at gs://."""
+"""Runs that start from a published model, whose stand-in has the contents of such models, and runs at gs://."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_evaluation_reads_an_earlier_run_without_orbax(backend: Backend, eval_te
 
 
 def test_another_optimizer_does_not_find_its_state(backend: Backend, train_text: str) -> None:
-    """Two users of T5X met this on the job: google-research/t5x issues 569 and 1196."""
+    """Two users of T5X encountered this on the job: google-research/t5x issues 569 and 1196."""
     run = backend(train_text, extra=f"{ADAMW}{PUBLISHED}\n")
     run.passed(Stage.RESOLVE, Stage.PLAN)
     result = run.stage(Stage.TRAIN)
@@ -85,7 +85,7 @@ utils.RestoreCheckpointConfig.path = {PUBLISHED}
 
 @pytest.fixture
 def google() -> Iterator[Mapping[str, str]]:
-    """The variables that lead a run to an emulated Google Cloud."""
+    """Yields the variables that direct a run to an emulated Google Cloud."""
     if not GooglePool.is_installed():
         pytest.skip("the extra google is not installed")
     made = GooglePool()
@@ -95,7 +95,7 @@ def google() -> Iterator[Mapping[str, str]]:
 
 @pytest.mark.journey
 def test_checkpoints_and_scalars_outlive_the_run(backend: Backend, train_text: str, google: Mapping[str, str]) -> None:
-    """Without orbax, whose manager would delete most: the harness makes none for MODEL_DIR of its own."""
+    """This is without orbax, whose manager would delete most; the harness itself makes no manager for MODEL_DIR."""
     run = backend(train_text, extra=IN_A_BUCKET, env=google)
     run.passed(*run.stages)
     result = run.result()
@@ -127,7 +127,7 @@ def _stored(checkpoint: Path) -> dict[str, Any]:
 def test_checkpoints_that_are_restored_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restored: list[str], left: list[str]
 ) -> None:
-    """Evaluation may write beside the checkpoints that it evaluates."""
+    """Evaluation may write next to the checkpoints that it evaluates."""
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
     folder = tmp_path / "buckets" / "mine" / "run"
     for name in ("checkpoint_10/state", "checkpoint_20/state", "train", "inference_eval"):

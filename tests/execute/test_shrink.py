@@ -1,4 +1,4 @@
-"""Shrinking rebinds the literals behind the bindings, and what reads them follows. Needs gin alone."""
+"""Shrinking rebinds the literals behind the bindings, and everything that reads them follows. Needs only gin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.gin.reader import read
 from t5x_harness.spec import Mode, RunSpec
 
-# With the names and parameters of T5X's, for what only reads and writes bindings.
+# These have the names and parameters of T5X's configurables, for code that only reads and writes bindings.
 CONFIGURABLES = {
     "__main__.train": "total_steps eval_steps eval_period stats_period relative_steps random_seed use_hardware_rng "
     "train_dataset_cfg train_eval_dataset_cfg",
@@ -25,7 +25,7 @@ CONFIGURABLES = {
     "small.Trainer": "num_microbatches",
     "small.network": "num_heads head_dim emb_dim mlp_dim num_layers vocab_size dropout_rate",
     "small.warmup_cosine": "warmup_steps decay_steps",  # a schedule that reads the train steps
-    "small.constant_schedule": "warmup_steps",  # one that does not
+    "small.constant_schedule": "warmup_steps",  # a schedule that does not
 }
 for _name, _parameters in CONFIGURABLES.items():
     _module, _, _kind = _name.partition(".")
@@ -83,7 +83,7 @@ def test_every_size_shrinks_at_the_binding_that_holds_it(parse: Any) -> None:
     assert shrunk(parse(CONFIG), first_step=1_000_000) == {
         "network.num_heads": "2",
         "network.head_dim": "8",
-        "EMBED_DIM": "16",  # 12 heads of 64 were the width, so 2 heads of 8 are
+        "EMBED_DIM": "16",  # the width was 12 heads of 64, so it is 2 heads of 8
         "network.mlp_dim": "64",
         "network.num_layers": "1",
         "LENGTHS": "{'inputs': 64, 'targets': 16}",
@@ -166,11 +166,11 @@ def test_a_binding_is_found_with_its_file_and_line(parse: Any) -> None:
             "RANDOM_SEED = None\n__main__.train.random_seed = %RANDOM_SEED",
             [
                 ("RANDOM_SEED", "None", "0", "repeatable"),
-                ("train.use_hardware_rng", "the default", "True", "repeatable"),  # that T5X takes then
+                ("train.use_hardware_rng", "the default", "True", "repeatable"),  # which T5X then uses
             ],
         ),
         (
-            # T5X hands the None of infer_eval on to SeqIO, whose sources may then be functions without a seed.
+            # T5X passes infer_eval's None on to SeqIO, whose sources may then be functions without a seed.
             """
             DATA_SEED = None
             __main__.train.random_seed = 42

@@ -1,4 +1,4 @@
-"""Shrinking keeps what the mesh and T5X check, and what a checkpoint holds that the config transforms."""
+"""Shrinking preserves everything that the mesh and T5X check, and the contents of a checkpoint that is transformed."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def test_a_few_data_positions_divide_the_slices_and_leave_data_to_share(data: in
         (8, 1, 8),  # v3-8
         (64, 2, 4),  # v2-128
         (512, 1, 8),  # v3-512
-        (8, 16, 2),  # v3-128: the model axis stays whole
+        (8, 16, 2),  # v3-128: the model axis remains whole
         (1, 8, 1),
-        (3, 4, 3),  # of a v4:6x2x1: no smaller number of positions divides it
+        (3, 4, 3),  # v4:6x2x1: no smaller number of positions divides it
     ],
 )
 def test_slices_execute_on_about_as_many_devices_as_the_smallest(data: int, model: int, few: int) -> None:
@@ -134,7 +134,7 @@ def restoring(*transforms: Any) -> Any:
 
 
 def mapped(*pairs: tuple[str, str | None]) -> Any:
-    """Returns the function that T5X makes of an assignment_map, as it is known here: by its name and module."""
+    """Returns the function that T5X makes from an assignment_map, which is known here by its name and module."""
 
     def apply_assignment_map(*_: Any, **__: Any) -> Any:
         raise AssertionError
@@ -168,7 +168,7 @@ def test_a_checkpoint_keeps_its_names_and_shrinks_as_the_model_does() -> None:
     small = [leaf("target/layers_0/kernel", 32, 64), leaf("target/head", 32, 400), leaf("target/scale", 32)]
     shrunk = sizes.Shrunk(full, small, {"target/head": "target/logits"})
     assert shrunk.shape("target/layers_0/kernel", (512, 1024)) == (32, 64)
-    assert shrunk.shape("target/layers_5/kernel", (512, 1024)) == (32, 64)  # a layer more than the model has
+    assert shrunk.shape("target/layers_5/kernel", (512, 1024)) == (32, 64)  # one layer more than the model has
     assert shrunk.shape("target/logits", (512, 32_128)) == (32, 32_128)  # to be cut by the user's function
     assert shrunk.shape("target/adapter", (512, 7)) == (32, 7)
     assert shrunk.shape("state/step", ()) == ()
@@ -179,4 +179,4 @@ def test_an_optimizers_state_has_the_form_that_it_has_at_its_size() -> None:
     name = "state/param_states/dec/kernel/v"
     shrunk = sizes.Shrunk([leaf(name, 1)], [leaf(name, 32, 32)], {})
     assert shrunk.shape(name, (1,)) == (32, 32)
-    assert sizes.Shrunk([], [leaf(name, 32, 32)], {}).shape(name, (1,)) == (32, 32)  # evaluation knows of no optimizer
+    assert sizes.Shrunk([], [leaf(name, 32, 32)], {}).shape(name, (1,)) == (32, 32)  # evaluation has no optimizer

@@ -1,4 +1,4 @@
-"""A stage is green only if what it claims was seen being done: checkpoints, examples, numbers, lines, steps."""
+"""A stage is green only if the work that it claims was observed: checkpoints, examples, numbers, lines, steps."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_one_array_that_changes_is_enough(name: str, value: float | None) -> Non
 
 
 def test_rates_that_are_next_to_nothing_explain_it() -> None:
-    """As in the first steps of a long warm-up; a schedule that stays there is the plan's to tell."""
+    """This happens in the first steps of a long warm-up; the plan reports schedules whose rates remain that low."""
     assert nothing_learnt(sampled(BEFORE), BEFORE, [0.0, 1e-7, 2e-7]) is None
     assert nothing_learnt(sampled(BEFORE), BEFORE, []) is None
 

@@ -16,7 +16,7 @@ Run = Callable[..., pytest.RunResult]
 
 @pytest.fixture
 def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder, which is the working directory, too: ``infer.gin``, ``train.gin`` and the fragments they include."""
+    """The folder, also the working directory, with ``infer.gin``, ``train.gin`` and the fragments that they include."""
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     shutil.copytree(CONFIGS / "models", pytester.path / "models")
     shutil.copy(CONFIGS / "infer_answer.gin", pytester.path / "infer.gin")
@@ -26,7 +26,7 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, folder: Path, imported: None) -> Run:
-    """Runs pytest there; whatever comes of it, no traceback of ours may be shown."""
+    """Runs pytest there; whatever the outcome, none of the harness's tracebacks may be shown."""
 
     def call(*arguments: str) -> pytest.RunResult:
         result = pytester.runpytest_subprocess("--t5x-runtime=embedded", *arguments)

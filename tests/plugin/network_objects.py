@@ -1,4 +1,4 @@
-"""An object for runs to hold that reaches out in every way; imported by the runs."""
+"""An object in runs that reaches out in every way; imported by the runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class Client:
-    """Every method answers ``done``, or with the reason that it failed for."""
+    """Tries connections; every method returns ``done``, or the reason for its failure."""
 
     def __init__(self, argument: Any, progress: Any) -> None:
         pass
@@ -41,7 +41,7 @@ class Client:
         return self._call("sendto", socket.SOCK_DGRAM, host, port)
 
     def open_fast_natively(self, host: str, port: int) -> str:
-        """Connects by sending: TCP fast open."""
+        """Connects by sending, with TCP fast open."""
         return self._call("sendmsg", socket.SOCK_STREAM, host, port)
 
     def broadcast_natively(self, host: str, port: int) -> str:
@@ -60,7 +60,7 @@ class Client:
         return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
 
     def talk(self) -> str:
-        """Sends without an address, which needs nobody's leave."""
+        """Sends without an address, which needs no permission."""
         ours, theirs = socket.socketpair()
         ours.sendall(b"through a pair of sockets")
         return theirs.recv(99).decode()

@@ -1,4 +1,4 @@
-"""Run configs become items, one for each stage; fragments do not; what is collected is the user's choice."""
+"""Run configs, but not fragments, become items, one for each stage; the user chooses which are collected."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ gin_files = ["models/tiny_pieces.gin"]
 
 def test_declared_runs_stand_below_pyproject(run: Run, folder: Path) -> None:
     (folder / "pyproject.toml").write_text(DECLARED)
-    declared = items("pyproject.toml::declared", ["lint"])  # its values are not all there, so its mode is not certain
+    declared = items("pyproject.toml::declared", ["lint"])  # not all values are known, so its mode is uncertain
     result = run("--co", "-q", "-m", "smoke")
     assert collected(result) == [*declared, "pyproject.toml::open::lint"]
     assert collected(run("--co", "-q", "pyproject.toml::open")) == ["pyproject.toml::open::lint"]

@@ -68,11 +68,11 @@ def test_x_stops_and_lf_comes_back_to_what_failed(run: Run, folder: Path) -> Non
     result = run("-x", "broken.gin", "infer.gin")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["broken *FAILED*"])
-    result.stdout.no_fnmatch_line("infer *")  # which had been begun ahead
+    result.stdout.no_fnmatch_line("infer *")  # which had begun ahead
 
     copy(folder, "broken.gin")
     result = run("--lf", "broken.gin", "infer.gin", "-v")
-    result.assert_outcomes(passed=1)  # resolve; lint, which it needs, is done without being an item
+    result.assert_outcomes(passed=1)  # resolve; lint, which it needs, runs without being an item
     result.stdout.fnmatch_lines(["broken.gin::resolve PASSED*"])
     result.stdout.fnmatch_lines(["run *lint *resolve *", "broken *ok *ok *"])
 
@@ -125,7 +125,7 @@ def test_a_terminal_shows_progress_and_ctrl_c_leaves_no_process(folder: Path) ->
 def read_or_end(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # the other side has ended
+    except OSError:  # the other end is closed
         return b""
 
 
@@ -174,7 +174,7 @@ Collect = Callable[..., Sequence[pytest.Item]]
 
 @pytest.fixture
 def collect(pytester: pytest.Pytester, folder: Path) -> Collect:
-    """Collects configs ``a.gin`` to ``f.gin`` and a test, as far as they are named."""
+    """Collects those of the configs ``a.gin`` to ``f.gin`` and a test that are named."""
     for name in "abcdef":
         shutil.copy(folder / "infer.gin", folder / f"{name}.gin")
     pytester.makepyfile(test_own="def test_own(): pass")
@@ -187,7 +187,7 @@ def collect(pytester: pytest.Pytester, folder: Path) -> Collect:
 
 
 def runs(items: Sequence[pytest.Item], index: int = 0, ahead: int | None = 1) -> list[tuple[str, str]]:
-    """The runs that are begun when it is an item's turn, each with the first letters of its stages."""
+    """Returns the runs that begin when it is an item's turn, each with the first letters of its stages."""
     item = items[index]
     assert isinstance(item, StageItem)
     session = item.config.stash[SESSION]

@@ -1,4 +1,4 @@
-"""Ctrl-C in a session with runs: nothing is left, what is known is printed, and a second one spoils nothing."""
+"""Ctrl-C in a session with runs: nothing is left, all results so far are printed, and a second one spoils nothing."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hanging(folder: Path) -> Path:
 
 
 def ended_by_a_second_ctrl_c(session: Hanging, sign: Path) -> list[list[str]]:
-    """Interrupts a session, and again once a file is there; returns the rows of the table that it prints."""
+    """Interrupts a session, and again once a file exists; returns the rows of the table that it prints."""
     session.interrupt()
     while not sign.exists():
         session.wait()
@@ -39,7 +39,7 @@ def ended_by_a_second_ctrl_c(session: Hanging, sign: Path) -> list[list[str]]:
 
 
 def rows(printed: str) -> list[list[str]]:
-    """The words of the table's rows, up to the stages."""
+    """Returns the words of the table's rows, up to the stages."""
     lines = iter(printed.splitlines())
     head = next(line for line in lines if line.startswith("run "))
     assert head.split()[:5] == ["run", "mode", "slice", "lint", "resolve"]
@@ -68,7 +68,7 @@ def test_a_second_ctrl_c_spoils_nothing(hanging: Path, options: Sequence[str]) -
     status, printed, said = session.end()
     assert status == pytest.ExitCode.INTERRUPTED
     assert "Traceback" not in printed + said
-    for _ in range(1000):  # on a busy machine it ends without clearing up, and they end behind it
+    for _ in range(1000):  # on a busy machine it ends without cleaning up, and they end after it
         if not session.processes:
             break
         session.wait()

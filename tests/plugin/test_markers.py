@@ -23,7 +23,7 @@ def test_a_smoke_test_that_exercised_nothing_fails(pytester: pytest.Pytester) ->
 
 
 def test_the_work_of_a_first_attempt_is_not_that_of_the_second(pytester: pytest.Pytester) -> None:
-    """As where pytest-rerunfailures runs a test again."""
+    """pytest-rerunfailures does this when it runs a test again."""
     pytester.makeconftest(
         """
         import pytest
@@ -101,13 +101,13 @@ def test_an_expression_selects_because_of_the_mark(expression: str, only: bool) 
 
 HEAVY = ("jax", "tensorflow", "numpy", "google", "gin", "seqio", "t5x", "flax", "orbax", "clu", "absl")
 
-# Google's SDK for Vertex AI makes the namespace packages google and google.cloud as every Python starts: not our doing.
+# Google's SDK for Vertex AI, not the plugin, makes the namespace packages google and google.cloud when Python starts.
 _IMPORTED = "{name.partition('.')[0] for name, module in sys.modules.items() if getattr(module, '__file__', True)}"
 
 
 def test_plugin_imports_nothing_heavy() -> None:
     program = f"import sys, t5x_harness.plugin; print(*sorted({_IMPORTED}))"
-    # -P: the folder the tests are run in holds half of the package.
+    # -P: the folder that the tests run in has half of the package.
     command = [sys.executable, "-P", "-c", program]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert "t5x_harness" in loaded
@@ -117,7 +117,7 @@ def test_plugin_imports_nothing_heavy() -> None:
 def test_a_session_without_the_harness_imports_nothing_heavy(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other people's plugins import what they like
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # other plugins may import anything
     pytester.makepyfile(
         f"""
         import sys

@@ -1,4 +1,4 @@
-"""Smoke tests and runs reach loopback only, are told so, and can be allowed more; nothing else is touched."""
+"""Smoke tests and runs reach only loopback, are told so, and can be allowed more; nothing else is affected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def loopback() -> Iterator[tuple[str, int]]:
         yield server.getsockname()
 
 
-# In this process: Python's sockets.
+# In this process, with Python's sockets.
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_run_is_refused_by_python_with_the_advice(runs: Zygote, tmp_path: Path
 
 @pytest.fixture
 def needs_filter() -> None:
-    """Skips a test where the kernel does not ask before it connects."""
+    """Skips a test if the kernel does not ask before it connects."""
     code = f"""
 import ctypes, socket, sys
 from t5x_harness.system.network_filter import install
@@ -160,7 +160,7 @@ except OSError as error:
 def test_native_code_and_programs_are_refused_by_the_kernel(runs: Zygote, tmp_path: Path, method: str) -> None:
     with start(runs, tmp_path, "forbid") as run:
         assert run.call(method, host=OUTSIDE, port=4711) == "Permission denied"
-    program = "python" if method == "connect_in_child" else "t5x-run"  # the child may be called python3, too
+    program = "python" if method == "connect_in_child" else "t5x-run"  # the child may also be called python3
     refused = [line for line in (tmp_path / "run.log").read_text().splitlines() if line.startswith("t5x-harness: ")]
     assert len(refused) == 1
     assert refused[0].startswith(f"t5x-harness: refused {program}"), refused
@@ -185,7 +185,7 @@ def test_the_end_of_who_answers_the_kernel_is_told(runs: Zygote, tmp_path: Path)
     with start(runs, tmp_path, "forbid") as run:
         run.call("talk")
         answering: list[int] = []
-        while not answering:  # it begins beside the run
+        while not answering:  # it starts next to the run
             below = [Path(f"/proc/{pid}/comm") for pid in processes.descendants(runs.pid or 0)]
             answering = [int(comm.parent.name) for comm in below if comm.read_text() == "t5x-network\n"]
         os.kill(answering[0], signal.SIGKILL)
@@ -233,7 +233,7 @@ def test_a_run_in_this_process_is_guarded_by_python_while_it_works(tmp_path: Pat
 
 @pytest.fixture
 def told(run: Callable[..., pytest.RunResult], folder: Path) -> Callable[..., str]:
-    """Runs a config that imports a module with this text, and returns what is shown."""
+    """Runs a config that imports a module with this text, and returns the output."""
 
     def resolve(text: str, *options: str) -> str:
         (folder / "reaching.py").write_text(text)

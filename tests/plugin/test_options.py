@@ -1,4 +1,4 @@
-"""Options and ini values are checked where they are read, with the form they take."""
+"""Options and ini values are checked when they are read, and messages show the form that they take."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_numerics_are_set_by_an_option_a_variable_an_ini_value_or_the_project(
 def test_t5x_s_own_flags_say_where_includes_and_data_lie(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As they are given where runs work, and from there where pytest is called elsewhere."""
+    """Relative paths are unchanged if runs work in the same folder, but absolute if pytest is called elsewhere."""
     pytester.makeini("[pytest]\nt5x_search_paths = last\n")
     flags = ("--gin_search_paths=conf,models", "--gin_search_paths=gs://b/c", "--tfds_data_dir=data")
     last = str(pytester.path / "last")

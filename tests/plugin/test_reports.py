@@ -1,4 +1,4 @@
-"""What pytest leaves for others to read: JUnit properties, GitHub's annotations and step summary; and quiet notes."""
+"""The reports that pytest leaves for others: JUnit properties, GitHub's annotations and step summary, quiet notes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOTE = "noted.gin:*: note GIN06: no reference opens the scope train_eval, *"
 
 @pytest.fixture(autouse=True)
 def noted(folder: Path) -> Path:
-    """A config with a warning and a note, beside the good ones; in a repository of its own."""
+    """A config with a warning and a note, next to the good ones, in its own repository."""
     (folder / ".git").mkdir()
     text = (folder / "infer.gin").read_text()
     path = folder / "noted.gin"
@@ -134,7 +134,7 @@ def test_a_failed_stage_keeps_quiet_about_notes_too(run: Run, noted: Path) -> No
     failed = run("noted.gin::lint")
     failed.assert_outcomes(failed=1)
     failed.stdout.no_fnmatch_line(NOTE)
-    for arguments in (["-v"], ["-v", "--tb=no"]):  # once, where it failed or in the table's details
+    for arguments in (["-v"], ["-v", "--tb=no"]):  # once, with the failure or in the table's details
         failed = run("noted.gin::lint", "-r", "N", *arguments)
         assert sum("note GIN06" in line for line in failed.outlines) == 1
         assert sum("error GIN13" in line for line in failed.outlines) == 1
@@ -142,7 +142,7 @@ def test_a_failed_stage_keeps_quiet_about_notes_too(run: Run, noted: Path) -> No
 
 @pytest.fixture
 def mistaken(noted: Path) -> Path:
-    """The config in a deep folder, with a mistake that lint finds."""
+    """The config, in a deep folder, with a mistake that lint finds."""
     path = noted.parent / "team_a" / "configs" / "runs" / "noted.gin"
     path.parent.mkdir(parents=True)
     path.write_text(f"{noted.read_text()}utils.DatasetConfig.batchsize = 3\n")

@@ -1,4 +1,4 @@
-"""The clients of S3, unmodified, find a store of the test's own."""
+"""Unmodified clients of S3 find a store of the test's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``t5x_run``: where its settings come from, what a test sees of a run that fails, and tasks of ``tiny_task``."""
+"""``t5x_run``: the sources of its settings, failed runs as a test sees them, and tasks from ``tiny_task``."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import pytest
 
 Run = Callable[..., pytest.RunResult]
 
-BROKEN = "infer.mode = 'generate'"  # lint sees it, so no test here waits for a process
+BROKEN = "infer.mode = 'generate'"  # lint finds it, so no test here waits for a process
 
 
 def test_settings_come_from_fixtures_the_marker_and_the_call(run: Run, folder: Path) -> None:
-    """The last one wins: configuration, fixture, marker, call."""
+    """The last of these wins: configuration, fixture, marker, call."""
     (folder / "pyproject.toml").write_text(
         '[tool.t5x_harness]\nslice = "v3-32"\nbindings = ["BATCH_SIZE = 1"]\nsearch_paths = ["first"]\n'
     )
@@ -149,7 +149,7 @@ def test_stage_that_was_not_reached(t5x_run):
 
 
 def test_reading_is_no_exercise_for_a_test_that_claims_a_run(run: Run, folder: Path) -> None:
-    """Unless the test asks for that stage by name, and the run came so far."""
+    """The test passes only if it asks for that stage by name, and the run got that far."""
     (folder / "test_read.py").write_text(SMOKE)
     result = run("test_read.py", "-v")
     result.assert_outcomes(passed=1, failed=3)
@@ -159,7 +159,7 @@ def test_reading_is_no_exercise_for_a_test_that_claims_a_run(run: Run, folder: P
 
 @pytest.mark.journey
 def test_a_run_of_some_gin_files_and_a_tiny_task(run: Run, folder: Path) -> None:
-    """Several files are one run, and the task's module is found wherever pytest was started."""
+    """Several files make one run, and the task's module is found wherever pytest was started."""
     (folder / "test_tiny.py").write_text(
         """
 ROWS = [{"inputs": f"say {word}", "targets": word} for word in ("one", "two", "three", "four")]

@@ -1,4 +1,4 @@
-"""An executor that runs nothing, for tests of what a run makes of the answers."""
+"""An executor that runs nothing, for tests of how a run handles the answers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ EMBEDDED = Path(t5x_harness.__file__).parent / "embedded"
 
 
 class FakeExecutor:
-    """Answers as a test says, and notes what it was asked.
+    """Answers as a test specifies, and notes the calls that it receives.
 
     Attributes:
-      outcomes: of the stages that do not pass.
-      findings: of stages.
-      not_checked: of stages.
-      hook: called with each stage before it is answered.
+      outcomes: the outcomes of the stages that do not pass.
+      findings: the findings of stages.
+      not_checked: the doubts of stages.
+      hook: a function that is called with each stage before the answer.
     """
 
     def __init__(self, hook: Callable[[Stage], None] = lambda stage: None) -> None:

@@ -1,4 +1,4 @@
-"""What a promoted run's job is given: bindings for what was changed; and which files of this machine it lacks."""
+"""A promoted run's job receives bindings for all changes, and the files of this machine that it lacks are reported."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CHANGES = (
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., tuple[JobExecutor, Run]]:
-    """Makes the executor of a promoted run out of one that runs stages here, and the run."""
+    """Makes the executor of a promoted run from one that runs stages here, and the run."""
     (tmp_path / "run.gin").write_text("TRAIN_STEPS = 100\n")
     target = VertexTarget("p", "us-central1", "my-bucket", "image")
     order = JobOrder("name", target, Machine.parse("v3-8"), timeout=900)

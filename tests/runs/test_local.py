@@ -18,7 +18,7 @@ PASSES = {s: StageResult(s, Outcome.PASSED, exercised=1) for s in Stage}
 
 
 class FakeZygote:
-    """Starts a run, and is it: its methods answer what a test says, a StageResult, artifacts, or an error to raise."""
+    """Starts a run, and is also the run: its methods answer with a StageResult, artifacts or an error of the test's."""
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
         self.called: list[str] = []

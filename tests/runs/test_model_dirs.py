@@ -1,4 +1,4 @@
-"""A run's folder is its own: refused where it cannot be, removed where nothing came of it."""
+"""A run's folder is its own: refused if it cannot be, removed if nothing was written into it."""
 
 from __future__ import annotations
 

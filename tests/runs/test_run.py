@@ -1,4 +1,4 @@
-"""A run's stages: each once, in order, only after those that it needs; every process is ended."""
+"""A run's stages run once each, in order, and only after those that they need; every process is ended."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHECKPOINT_PATH = 'gs://my-bucket/run/checkpoint_1000'
 EVAL_OUTPUT_DIR = 'gs://my-bucket/eval'
 DROPOUT_RATE = 0.0
 """
-TRAIN_STAGES = tuple(stage for stage in Stage if stage is not Stage.AOT)  # which only runs where it is asked for
+TRAIN_STAGES = tuple(stage for stage in Stage if stage is not Stage.AOT)  # which only runs if requested
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_a_failed_stage_leaves_out_what_needs_it_and_names_it(tmp_path: Path, ex
 def test_a_run_whose_work_proves_nothing_has_not_passed(
     tmp_path: Path, executor: FakeExecutor, mode: Mode, passed: bool
 ) -> None:
-    """Unless it has something else to show, as training has."""
+    """A run passes if it has something else to show, as training does."""
     executor.outcomes[Stage.EVAL] = Outcome.NOT_RUN
     executor.not_checked[Stage.EVAL] = ("eval: not run, because it gave no finite number",)
     run = made_of(executor, tmp_path, RUN if mode is Mode.TRAIN else EVALUATION)
@@ -182,7 +182,7 @@ def test_a_run_without_an_executor_can_lint_only(tmp_path: Path) -> None:
 
 @pytest.fixture
 def executors(monkeypatch: pytest.MonkeyPatch) -> list[FakeExecutor]:
-    """Puts executors that run nothing in the place of those that runs have here."""
+    """Puts executors that run nothing in place of the local ones."""
     made: list[FakeExecutor] = []
 
     def make(_: Any, **options: Any) -> FakeExecutor:
@@ -196,7 +196,7 @@ def executors(monkeypatch: pytest.MonkeyPatch) -> list[FakeExecutor]:
 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is called of a zygote that stands for the runs' own."""
+    """Returns the calls to a zygote that replaces the runs' own."""
     calls: list[str] = []
     methods = {name: functools.partial(calls.append, name) for name in ("warm", "kill", "close")}
     monkeypatch.setattr(pool, "worker_for", lambda runtime: types.SimpleNamespace(**methods))

@@ -1,6 +1,6 @@
-"""Several runs work at once; their results are taken in order, and are what one run alone would have answered.
+"""Several runs work at once; their results are taken in order, and equal those of each run alone.
 
-A run that is ended from outside has failed where it was, and says so wherever it is shown.
+A run that is ended from outside has failed at its current stage, and every report shows that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LONG = 30.0  # seconds that no test takes unless it fails
 
 
 class Waiting(FakeExecutor):
-    """Whose stages wait until they may go on."""
+    """An executor whose stages wait until they may continue."""
 
     def __init__(self) -> None:
         super().__init__(self.wait)
@@ -36,7 +36,7 @@ class Waiting(FakeExecutor):
         assert self.may_go_on[stage].wait(LONG)
 
     def close(self) -> None:
-        """As the run's process is killed: whatever waits for it goes on."""
+        """Lets everything that waits continue, as it does if the run's process is killed."""
         self.ended.set()
         self.go_on()
 
@@ -99,7 +99,7 @@ def test_progress_is_told_of_the_stage_that_is_waited_for_and_of_no_other(begin:
     assert told == []
     waiting = threading.Thread(target=run.stage, args=(Stage.RESOLVE,))
     waiting.start()
-    until(lambda: told == [{"stage": "resolve", "step": 1}])  # what had come before
+    until(lambda: told == [{"stage": "resolve", "step": 1}])  # the earlier event
     run.tell({"stage": "resolve", "step": 2})
     executor.may_go_on[Stage.RESOLVE].set()
     waiting.join(LONG)
@@ -133,7 +133,7 @@ def test_what_stops_a_run_is_raised_where_it_is_asked_for(begin: Begun) -> None:
 
 
 def test_stages_that_are_asked_for_in_another_order_are_run_in_their_own() -> None:
-    """As with --failed-first: the stage that failed before comes before those that it needs."""
+    """With --failed-first, the stage that failed before comes before the stages that it needs."""
     run = Run(RunSpec((), mode=Mode.TRAIN), None)
     run.begin((Stage.TRAIN, Stage.LINT, Stage.PLAN, Stage.RESOLVE))
     assert run.stages == (Stage.LINT, *STAGES)
@@ -150,7 +150,7 @@ def test_how_many_runs_work_at_once(
 
 
 def until(holds: Callable[[], bool]) -> None:
-    """Waits until something holds that another thread brings about."""
+    """Waits until another thread makes a condition hold."""
     pause = threading.Event()
     for _ in range(int(LONG / 0.01)):
         if holds():
@@ -163,12 +163,12 @@ SPEC = RunSpec(("run.gin",), mode=Mode.TRAIN, settings=RunSettings(until=Stage.T
 
 
 class Limit(BaseException):
-    """As pytest's outcomes are, by which a plugin ends what takes too long."""
+    """An exception like pytest's outcomes, with which a plugin ends anything that takes too long."""
 
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> FakeExecutor:
-    """Whose plan a limit ends."""
+    """Returns an executor whose plan is ended by a limit."""
 
     def end(stage: Stage) -> None:
         if stage is Stage.PLAN:
@@ -226,7 +226,7 @@ def test_errors_and_ctrl_c_are_for_others(error: type[BaseException], runs: RunR
 
 
 def test_an_earlier_stage_that_was_at_work_is_the_one_that_failed(slow: FakeExecutor) -> None:
-    """The one that is asked for needs those before it, which may be what takes long."""
+    """The requested stage needs the earlier ones, which may be the slow ones."""
     run = linted(SPEC, slow)
     with pytest.raises(Limit):
         run.stage(Stage.TRAIN)

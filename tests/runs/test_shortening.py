@@ -1,4 +1,4 @@
-"""No finding is longer than a page, whatever it is made of."""
+"""No finding is longer than a page, whatever its parts."""
 
 from __future__ import annotations
 

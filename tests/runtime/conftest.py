@@ -1,4 +1,4 @@
-"""Ways in which a T5X can be installed, as small fakes in folders of their own."""
+"""Ways in which T5X can be installed, as small fakes in separate folders."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class Machine:
     """A folder with fake installations, and processes that see some of them.
 
     Attributes:
-      root: where everything lies.
+      root: the parent of all folders.
     """
 
     root: Path
 
     def package(self, folder: str, *, label: str, real: bool = True) -> Path:
-        """Writes a package t5x that says its label; not real is one that only has the name."""
+        """Writes a package t5x with a label; if it is not real, it only has the name."""
         package = self.root / folder / "t5x"
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(f"LABEL = {label!r}\n")
@@ -83,12 +83,12 @@ class Machine:
         """Runs a program in a new Python.
 
         Args:
-          program: its text.
-          path: folders for PYTHONPATH.
-          site: a folder that is treated as site-packages are, .pth files included.
-          cwd: working folder, which is on the import path too.
-          before: a command to put in front of the Python's own, such as exec's.
-          check: whether a failure is the test's.
+          program: the text of the program.
+          path: the folders for PYTHONPATH.
+          site: a folder that is treated like site-packages, including .pth files.
+          cwd: the working folder, which is also on the import path.
+          before: a command to put before Python's own, such as exec's.
+          check: whether a failure fails the test.
         """
         add_site = f"import site; site.addsitedir({str(self.root / site)!r})\n" if site else ""
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(self.root / p) for p in path)}

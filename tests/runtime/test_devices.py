@@ -1,4 +1,4 @@
-"""Forced CPU devices are set before JAX's backend exists, or refused with what to do."""
+"""Forced CPU devices are set before JAX's backend exists, or refused with a fix."""
 
 from __future__ import annotations
 

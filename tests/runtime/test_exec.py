@@ -104,7 +104,7 @@ def test_embedded_wins_over_a_checkout_when_asked_for(machine) -> None:
 
 @pytest.mark.parametrize("runtime", ["auto", "installed"])
 def test_the_working_folders_t5x_is_that_of_scripts_elsewhere_too(machine, runtime: str) -> None:
-    """``python scripts/train.py`` has the folder of the script on its import path, and not the working folder."""
+    """``python scripts/train.py`` has the script's folder on its import path, and not the working folder."""
     machine.package("work", label="working folder")
     (machine.root / "work/scripts").mkdir()
     (machine.root / "work/scripts/train.py").write_text("import t5x; print(getattr(t5x, 'LABEL', 'embedded'))")
@@ -132,7 +132,7 @@ def test_a_folder_of_python_path_may_hold_the_installed_t5x(machine) -> None:
 
 
 def test_importing_partitioning_installs_the_mesh_of_the_slice(machine) -> None:
-    """The module is its own but for the functions that see the slice; its loader is untouched."""
+    """The module is unchanged except for the functions that see the slice; its loader is untouched."""
     package = machine.package("checkout", label="checkout")
     (package / "partitioning.py").write_text(
         "import jax\n"
@@ -175,7 +175,7 @@ def test_a_python_without_the_harness_gets_it_from_its_folder(tmp_path: Path) ->
 
 
 def test_a_program_in_a_python_of_its_own_notices_nothing(tmp_path: Path) -> None:
-    """As gcloud, whose Python has none of what stand-ins import; -S stands for it."""
+    """This is like gcloud, whose Python has none of the modules that stand-ins import; -S stands for it."""
     environment = {
         **program_environment(get_slice("v3-8"), find_runtime("embedded")),
         **program_setup.variables(str(tmp_path)),
@@ -195,7 +195,7 @@ def test_what_is_wrong_with_the_harness_itself_is_seen() -> None:
 
 
 def test_an_old_python_is_silent_until_it_imports_t5x() -> None:
-    """Every Python that 3.5 and later parse reads the file; the version is all that is old here."""
+    """Every Python from 3.5 on can parse the file; only the version is old here."""
     source = Path(BOOTSTRAP_PATH, "sitecustomize.py")
     ast.parse(source.read_text(), feature_version=(3, 5))
     program = f"""
@@ -303,7 +303,7 @@ echo $? $(command -v python9)
 
 
 def test_t5x_stays_where_a_script_sets_the_import_path(tmp_path: Path) -> None:
-    """As start scripts of T5X projects do; the Python is the one that the script would have found."""
+    """Start scripts of T5X projects do this; the Python is the one that the script would have found."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "mine.py").write_text("NAME = 'mine'\n")
     (tmp_path / "told.py").write_text("import sys, t5x; print(sys.argv[1:], t5x.__name__, sys.executable)\n")
@@ -325,7 +325,7 @@ def test_t5x_stays_where_a_script_sets_the_import_path(tmp_path: Path) -> None:
 
 
 def test_t5x_stays_where_a_program_gives_pythons_an_import_path(tmp_path: Path) -> None:
-    """A launcher in Python starts its own interpreter; one that clears the environment gets what it asks for."""
+    """A launcher in Python starts its own interpreter; a launcher that clears the environment gets what it asks for."""
     launcher = """
     import os, subprocess, sys
     say = [sys.executable, "-c", "import importlib.util, os; print(importlib.util.find_spec('t5x') is not None)"]
@@ -341,7 +341,7 @@ def test_t5x_stays_where_a_program_gives_pythons_an_import_path(tmp_path: Path) 
 
 
 def test_two_harnesses_on_the_path_do_not_start_each_others_python_for_ever(tmp_path: Path) -> None:
-    """As where a job that one harness started runs the command of another."""
+    """This happens if a job that one harness started runs the command of another."""
     second = shutil.copytree(BOOTSTRAP_PATH, tmp_path / "second")
     folders = [Path(BOOTSTRAP_PATH, "programs"), Path(second, "programs"), Path(sys.executable).parent]
     path = os.pathsep.join(map(str, folders))
@@ -394,7 +394,7 @@ GXM, NO_GXM = ("--", "gxm", "t5x/google/xm_launch.py"), "gxm: command not found.
         (["--", "no-such-command-here"], 127, "no-such-command-here: command not found"),
         (["--", "./plain.txt"], 126, "./plain.txt: cannot be run: Permission denied"),
         (["--", "./plain.txt/below"], 127, "./plain.txt/below: command not found"),
-        # Launchers of the guides are answered with what there is.
+        # For launchers that the guides name, the message names the available command.
         ([*GXM], 127, f"{NO_GXM}; t5x-harness submit"),
         ([*GXM, "--auxiliary_job_mixtures=x"], 127, f"{NO_GXM}; t5x-harness auxiliary takes the same options"),
         (["--", "python3", "-u", "gone/xm_launch.py"], 127, "there is no file gone/xm_launch.py. It launc"),

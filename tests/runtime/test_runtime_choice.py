@@ -1,4 +1,4 @@
-"""An installed T5X wins, however it is installed; without one the embedded T5X is used."""
+"""An installed T5X wins, however it is installed; without one, the embedded T5X is used."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_an_installed_package_wins_and_is_known_by_its_metadata(machine) -> None
 
 
 def test_a_repository_around_the_environment_is_not_taken_for_t5xs(machine) -> None:
-    """A project with its environment inside: the project's commit says nothing about T5X."""
+    """The commit of a project that contains its environment says nothing about T5X."""
     machine.package("project/.venv/site-packages", label="package")
     (machine.root / "project" / ".git").mkdir()
     (machine.root / "project" / ".git" / "HEAD").write_text("f" * 40)
@@ -84,7 +84,7 @@ def test_an_editable_install_wins_though_its_finder_comes_last(machine) -> None:
 
 
 def test_an_editable_install_by_setup_py_is_known_too(machine) -> None:
-    """It puts the checkout on the import path by a .pth file, and its metadata stay in the checkout."""
+    """It puts the checkout on the import path with a .pth file, and its metadata remains in the checkout."""
     package = machine.package("checkout", label="developed")
     info = machine.root / "checkout" / "t5x.egg-info"
     info.mkdir()
@@ -169,8 +169,8 @@ def test_finding_costs_no_heavy_import(machine) -> None:
 
 
 def test_a_checkout_that_a_run_works_in_is_its_t5x(machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ``python -m t5x.train`` would have it, though this process does not import from there."""
-    monkeypatch.delitem(sys.modules, "t5x", raising=False)  # an earlier test may have imported it, and then it stays
+    """It is the one that ``python -m t5x.train`` would use, though this process does not import from there."""
+    monkeypatch.delitem(sys.modules, "t5x", raising=False)  # an earlier test may have imported it, and then it remains
     package = machine.package("checkout", label="checkout")
     here = runtime_of(RunSpec(("x.gin",), cwd=str(package.parent)))
     assert (here.kind, here.location, here.note) == ("installed", str(package), "folder on the import path")
@@ -188,17 +188,17 @@ def test_what_only_has_its_name_in_a_run_s_folder_hides_nothing(machine, is_file
     if is_file:
         (machine.root / "t5x.py").write_text("")
     else:
-        (machine.root / "t5x/t5x").mkdir(parents=True)  # a clone, seen from outside
+        (machine.root / "t5x/t5x").mkdir(parents=True)  # a clone, seen from its parent folder
     folders = (str(machine.root),)
     assert find_runtime("auto", folders).kind == "embedded"
-    # Python takes the file for T5X, but passes over a folder without __init__.py.
+    # Python mistakes the file for T5X, but skips a folder without __init__.py.
     assert shadow_of_t5x(folders) == (f"{machine.root}/t5x.py" if is_file else "")
     package = machine.package("checkout", label="checkout")
     assert shadow_of_t5x((str(package.parent), *folders)) == ""
 
 
 def test_what_is_imported_stays_whatever_comes_into_the_path(machine) -> None:
-    """A run's folder comes into the path of a process that has imported the embedded T5X before."""
+    """A run's folder is added to the path of a process that has already imported the embedded T5X."""
     machine.package("checkout", label="checkout")
     program = (
         "import sys\nfrom t5x_harness.runtime.choice import activate, find_runtime\n"

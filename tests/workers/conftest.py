@@ -1,4 +1,4 @@
-"""A zygote without preloads, which is ready in a tenth of a second, and what the tests look for."""
+"""A zygote without preloads, which is ready in a tenth of a second, and helpers of the tests."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from t5x_harness.workers import RunProcess, Zygote
 HERE = Path(__file__).parent
 
 
-# Without PYTHONUNBUFFERED, which some CI sets, native output is buffered, which is what has to be coped with.
+# Without PYTHONUNBUFFERED, which some CI systems set, native output is buffered, and runs must cope with that.
 ENV = {"PYTHONUNBUFFERED": None}
 
 
 @pytest.fixture(scope="session", params=["own", "kept"])
 def zygote(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
-    """A zygote of the session's own, and one that another one keeps for it: what holds of one holds of both."""
+    """Yields the session's own zygote, or one that is kept for it: both must behave alike."""
     if request.param == "own":
         with Zygote(env=ENV) as own:
             yield own
@@ -49,14 +49,14 @@ def start(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., RunProcess]]
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """What a module waits for that opens and reads it."""
+    """Returns a pipe; a module that opens and reads it waits."""
     os.mkfifo(tmp_path / "gate")
     return tmp_path / "gate"
 
 
 @pytest.fixture
 def assert_gone() -> Callable[..., None]:
-    """Waits for processes to end; a zombie that only its new parent, process 1, has to reap has ended."""
+    """Waits for processes to end; a zombie that only process 1, its new parent, must reap counts as ended."""
 
     def check(*pids: int) -> None:
         deadline = time.monotonic() + 20

@@ -1,4 +1,4 @@
-"""Objects that use the stack in the runs of the tests."""
+"""Objects that use the stack in the tests' runs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Options:
         }
 
     def write_entries(self, folder: str, text: str) -> list[str]:
-        """What is read of an entry that is replaced meanwhile, and what is read of it then; one cannot be written."""
+        """Returns the text of an entry that is replaced while being read, and its new text; another write fails."""
         from jax._src.lru_cache import LRUCache
 
         cache = LRUCache(folder, max_size=-1)

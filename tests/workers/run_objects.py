@@ -19,13 +19,13 @@ SLEEP = [sys.executable, "-c", "import time; time.sleep(600)"]
 
 
 class Calculator:
-    """Does what a test asks for, good or bad."""
+    """Does anything that a test asks for, good or bad."""
 
     def __init__(self, argument: Mapping[str, Any], progress: Callable[[Mapping[str, Any]], None]) -> None:
         self.argument = dict(argument)
         self.progress = progress
 
-    # What a run is for.
+    # The purpose of a run.
 
     def echo(self, value: Any = None) -> Any:
         return value
@@ -51,7 +51,7 @@ class Calculator:
         for number in range(count):
             print(f"line {number} " + "-" * 80)
 
-    # What its process is like.
+    # The properties of its process.
 
     def look_up(self, name: str) -> Any:
         module, _, attribute = name.rpartition(".")
@@ -87,10 +87,10 @@ class Calculator:
     def random(self) -> float:
         return random.random()
 
-    # What goes wrong.
+    # Things that go wrong.
 
     def page_faults_of_calls(self, calls: int, depths: int) -> list[int]:
-        """The pages that the kernel had to bring for so many calls, made from each depth of the stack."""
+        """Returns the pages that the kernel had to provide for so many calls, from each depth of the stack."""
 
         def nothing() -> None:
             pass
@@ -164,7 +164,7 @@ class Calculator:
     def unserialisable(self) -> Any:
         return {"loss": [1.0, {1, 2}]}
 
-    # What it may leave behind.
+    # Processes that it may leave behind.
 
     def start_child(self) -> int:
         return subprocess.Popen(SLEEP).pid
@@ -177,7 +177,7 @@ class Calculator:
         return process.pid
 
     def start_daemon(self) -> int:
-        """Forks twice with a session of its own between, as daemons do."""
+        """Forks twice with a new session in between, as daemons do."""
         reader, writer = os.pipe()
         if os.fork() == 0:
             os.setsid()
@@ -189,7 +189,7 @@ class Calculator:
         return int(os.read(reader, 20))
 
     def start_fork(self) -> int:
-        """Forks without exec: the fork holds every descriptor of the run."""
+        """Forks without exec, so that the fork holds every descriptor of the run."""
         pid = os.fork()
         if pid == 0:
             time.sleep(600)

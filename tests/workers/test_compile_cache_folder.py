@@ -1,4 +1,4 @@
-"""The compile cache lies where the user wants it, apart for each JAX and CPU, and does not grow without bound."""
+"""The compile cache is in the user's chosen folder, separate for each JAX and CPU, and does not grow without bound."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_versions_machines_and_compressions_have_folders_of_their_own(monkeypatc
     folders.add(default_cache_folder({"HOME": "/h"}))
     monkeypatch.setattr("importlib.metadata.version", lambda name: "0.10.99")
     folders.add(default_cache_folder({"HOME": "/h"}))
-    for found in (None, "its spec"):  # JAX compresses with zstandard where that is installed
+    for found in (None, "its spec"):  # JAX compresses with zstandard if that is installed
         monkeypatch.setattr("importlib.util.find_spec", lambda name, found=found: found)
         folders.add(default_cache_folder({"HOME": "/h"}))
     assert len(folders) == 4
@@ -101,7 +101,7 @@ def test_other_versions_count_in_the_default_place(tmp_path: Path) -> None:
 
 
 def _give_away(path: Path) -> str:
-    """Makes something another user's, as far as this one can; returns how it is described."""
+    """Makes a file or folder another user's, as far as this user can; returns its description."""
     if os.getuid() == 0:
         os.chown(path, 12345, 12345)
         return f"{path} belongs to another user, number 12345"

@@ -1,4 +1,4 @@
-"""What is left of a dead process is told in words, and never fails to be told."""
+"""The traces of a dead process are described in words, and describing them never fails."""
 
 from __future__ import annotations
 

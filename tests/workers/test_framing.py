@@ -1,4 +1,4 @@
-"""Messages survive any cutting of the stream, and garbage is told."""
+"""Messages survive any splitting of the stream, and garbage is reported."""
 
 from __future__ import annotations
 

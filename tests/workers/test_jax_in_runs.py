@@ -1,6 +1,6 @@
-"""The stack that T5X needs works in forked runs; what would hang there is refused before the fork.
+"""The stack that T5X needs works in forked runs; modules that would hang there are refused before the fork.
 
-The only tests of this room that import JAX, in other processes, so they take seconds.
+Only these tests of this folder import JAX, in other processes, so they take seconds.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def test_jax_options_that_cannot_be_had_are_refused(with_jax: Zygote, tmp_path: 
 
 
 def test_runs_share_a_compile_cache(with_jax: Zygote, tmp_path: Path) -> None:
-    """Also when they fill it at the same time, and when one was killed in the middle of an entry."""
+    """This also holds if they fill it at the same time, or if one was killed while writing an entry."""
     cache = tmp_path / "cache"
     env = compile_cache_environment(cache)
 

@@ -190,7 +190,7 @@ def test_many_runs_leak_neither_descriptors_nor_processes(tmp_path: Path) -> Non
             return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{zygote.pid}/fd"))
 
         def assert_gone_below(zygote: Zygote) -> None:
-            # Reaped, not just dead: a zombie's folder in /proc is there until then.
+            # Reaped, not just dead: a zombie keeps its folder in /proc until then.
             below = processes.descendants(zygote.pid or 0)
             while any(Path(f"/proc/{pid}").exists() for pid in below):
                 os.sched_yield()
@@ -214,7 +214,7 @@ def test_zygotes_leak_no_descriptors(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) == len(before)
 
 
-# A program that starts a run with offspring, says who they are and then waits, or gets into trouble.
+# A program that starts a run with child processes, prints their pids and then waits, or gets into trouble.
 PROGRAM = """
     import os, signal, sys, threading, time
     from t5x_harness.workers import Zygote
@@ -250,7 +250,7 @@ def _start_program(tmp_path: Path, how: str) -> tuple[subprocess.Popen[str], lis
 
 @pytest.mark.parametrize("how", ["wait", "forked"])
 def test_a_killed_parent_leaves_nothing(tmp_path: Path, assert_gone: AssertGone, how: str) -> None:
-    """Also when a fork of the parent still holds all its sockets."""
+    """This also holds if a fork of the parent still has all its sockets."""
     process, pids = _start_program(tmp_path, how)
     assert len(pids) == 5
     process.kill()

@@ -1,4 +1,4 @@
-"""A run answers calls, in a process of its own that is like a fresh one, or in the caller's, for a debugger."""
+"""A run answers calls, in a process of its own that is like a fresh one or, for a debugger, in the caller's."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_runs_do_not_share_random_numbers(start: Start) -> None:
 
 
 def test_no_depth_of_the_stack_makes_calls_slow(start: Start) -> None:
-    """CPython takes memory from the kernel for every call that crosses the end of a piece of its stack."""
+    """CPython requests memory from the kernel for every call that crosses the end of a piece of its stack."""
     calls = 300
     assert max(start().call("page_faults_of_calls", calls=calls, depths=600)) < calls / 2
 

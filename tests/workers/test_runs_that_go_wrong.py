@@ -1,4 +1,4 @@
-"""Whatever happens to a run is reported with the end of its log, and never hangs or harms the caller."""
+"""Anything that happens to a run is reported with the end of its log, and never hangs or harms the caller."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_kind_of_exception_is_told(start: Start, method: str, arguments: d
 
 
 class Server:
-    """Something that a run cannot go on without."""
+    """A process that a run cannot continue without."""
 
     def __init__(self) -> None:
         self._life, self._theirs = os.pipe()

@@ -1,4 +1,4 @@
-"""A zygote that is kept forks runs for other sessions, where its imports are what theirs would have been."""
+"""A zygote that is kept forks runs for other sessions if its imports are what theirs would have been."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_the_keeper_may_have_begun_in_a_folder_that_is_gone(
         keeper.await_ready()
         gone.rmdir()
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setenv("T5X_HARNESS_GCS_ROOT", str(store))  # its /gcs is a mount of the run's own
+        monkeypatch.setenv("T5X_HARNESS_GCS_ROOT", str(store))  # its /gcs is the run's own mount
         assert call(session(), "echo", tmp_path, value=3) == 3
 
 
@@ -144,7 +144,7 @@ def test_a_folder_that_the_session_has_no_more_is_no_place_to_import_from(
 
 
 def test_what_the_stack_sets_while_it_is_imported_is_no_difference() -> None:
-    """A session whose conftest has imported it takes the kept zygote as well."""
+    """A session whose conftest has imported it also uses the kept zygote."""
     program = (
         "import json, os\n"
         "from t5x_harness.workers.listener import facts\n"
@@ -196,7 +196,7 @@ _READ = os.readlink
             "sys.executable",
             f"{Path(sys.executable).parent}/./{Path(sys.executable).name}",
             "",
-        ),  # another name of the same one
+        ),  # another name of the same interpreter
         ("sys.prefix", "/elsewhere", f"it runs another Python: {sys.prefix}, not /elsewhere"),
         (
             "os.readlink",
@@ -212,7 +212,7 @@ def test_a_session_with_another_python_or_in_another_namespace_is_refused(
     with monkeypatch.context() as patch:
         patch.setattr(name, value)
         zygote.warm()
-    assert call(zygote, "echo", tmp_path, value=3) == 3  # of its own, if not of the kept one
+    assert call(zygote, "echo", tmp_path, value=3) == 3  # from its own zygote, if not from the kept one
     assert zygote.refusal.startswith(refusal)
     assert bool(zygote.refusal) is bool(refusal)
 
@@ -263,7 +263,7 @@ def test_another_zygote_takes_the_door_and_the_old_one_ends_with_its_last_sessio
     early = session()
     run = early.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
     change(folder / "heavy_module.py", "VALUE = 2\n")
-    assert call(session(), "look_up", tmp_path, name="heavy_module.VALUE") == 2  # it imports by itself, and has it said
+    assert call(session(), "look_up", tmp_path, name="heavy_module.VALUE") == 2  # it imports by itself, and reports it
     assert renewed.take_changed_file() == str(folder / "heavy_module.py")
     renewed.renew()
     late = session()
@@ -271,7 +271,7 @@ def test_another_zygote_takes_the_door_and_the_old_one_ends_with_its_last_sessio
     assert not late.refusal
     assert late.pid != early.pid
     assert run.call("look_up", name="heavy_module.VALUE") == 1
-    assert call(early, "look_up", tmp_path, name="heavy_module.VALUE") == 1  # all its runs are of the same imports
+    assert call(early, "look_up", tmp_path, name="heavy_module.VALUE") == 1  # all its runs share the same imports
     old = Path(f"/proc/{early.pid}")
     assert old.exists()
     early.close()
@@ -440,7 +440,7 @@ def test_silent_connections_hold_nobody_up(session: Session, socket_path: Path, 
         assert call(zygote, "echo", tmp_path, value=3) == 3
         assert not zygote.refusal
         stranger.settimeout(60)
-        assert stranger.recv(100) == b""  # in the end it is turned away
+        assert stranger.recv(100) == b""  # it is finally turned away
         assert call(zygote, "echo", tmp_path, value=4) == 4
 
 

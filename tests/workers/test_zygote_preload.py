@@ -1,4 +1,4 @@
-"""The zygote imports once, refuses what cannot be forked, and says which module was at fault."""
+"""The zygote imports once, refuses modules that cannot be forked, and names the one at fault."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_zygote_that_is_killed_while_it_imports_fails_one_run(modules: str, tm
         zygote.warm()
         killed = zygote.pid
         assert killed
-        with gate.open("w"):  # it is in its import now
+        with gate.open("w"):  # its import is running now
             os.kill(killed, signal.SIGKILL)
             with pytest.raises(ZygoteFailed) as caught:
                 zygote.start("json:dumps", {}, log=tmp_path / "log")
