@@ -1,3 +1,3 @@
-"""Fixtures of the tests of auxiliary jobs."""
+"""Fixtures for the tests of auxiliary jobs."""
 
 from train_desk import desk as desk

@@ -1,6 +1,6 @@
-"""Stands for a job in tests, without JAX: notes how it was called, and ends as the file ``how`` beside its notes says.
+"""Replaces a job in tests, without JAX: records its arguments, and ends as the file ``how`` next to its record says.
 
-``how`` holds ``wait`` (until it says otherwise), ``fail``, ``die`` (once, with all its processes), ``out of memory``
+``how`` contains ``wait`` (until it changes), ``fail``, ``die`` (once, with all its processes), ``out of memory``
 (once, alone) or nothing.
 """
 

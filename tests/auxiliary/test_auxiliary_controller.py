@@ -1,4 +1,4 @@
-"""``t5x-harness auxiliary``: a job for each checkpoint and mixture, once, whatever happens to whom."""
+"""``t5x-harness auxiliary`` starts one job for each checkpoint and mixture, even if processes are killed."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ def test_a_job_that_fails_shows_its_log_and_others_go_on(desk: Desk, capsys: pyt
     assert "checkpoint_10, numbers failed: exit status 3; the end of " in said
     assert len(desk.calls) == 2
     desk.jobs_do("")
-    assert desk.run() == 1  # it is known already
+    assert desk.run() == 1  # the failure is already known
     assert len(desk.calls) == 2
     assert desk.run("--retry_failed") == 0
     assert len(desk.calls) == 4
 
 
 def test_failed_jobs_that_are_retried_take_turns(desk: Desk) -> None:
-    """Also with others of their mixture, and those whose checkpoints were removed meanwhile are not started."""
+    """They also take turns with other jobs of their mixture, and do not start if their checkpoints were removed."""
     desk.checkpoint(10, 20, 30, by_orbax=True)
     desk.jobs_do("fail")
     keep = "--gin.utils.SaveCheckpointConfig.keep=1"
@@ -120,7 +120,7 @@ def test_jobs_outlive_their_controller_and_the_next_one_neither_repeats_nor_skip
 def test_one_that_dies_around_a_start_leaves_no_doubt(
     desk: Desk, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Before the start the job is still to be started; after it, and before that is noted, it is found again."""
+    """If it dies before the start, the next one starts the job; if before recording that, the next one finds it."""
     desk.checkpoint(30)
     with killed_in(method, monkeypatch):
         desk.run()
@@ -173,7 +173,7 @@ def test_ctrl_c_says_what_goes_on(desk: Desk) -> None:
 
 
 def test_a_train_job_that_is_started_here_ends_the_waiting(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
-    """It ends before the step that its config names, and fails; what it wrote is evaluated."""
+    """It fails before the step that its config names; the checkpoint that it wrote is evaluated."""
     write = "import os; os.makedirs('model/checkpoint_10'); open('model/checkpoint_10/checkpoint', 'w'); raise OSError"
     assert desk.run("--", sys.executable, "-c", write) == 1
     assert [call["TRAIN_STEPS"] for call in desk.calls] == ["10"]
@@ -218,7 +218,7 @@ def test_low_priority_is_nice(desk: Desk) -> None:
 
 
 class TestHolds:
-    """With ``keep``, the train job removes checkpoints: not those that a job is for."""
+    """With ``keep``, the train job removes checkpoints, but not those that jobs need."""
 
     KEEP = "--gin.utils.SaveCheckpointConfig.keep=1"
 
@@ -261,7 +261,7 @@ class TestHolds:
         until(lambda: len(desk.calls) == 1, "the first one's job")
         desk.jobs_do("")
         second_holds = desk.model / "auxiliary" / "holders" / "checkpoint_30" / "other"
-        second_holds.write_text("")  # as another request does while its jobs run
+        second_holds.write_text("")  # another request does this while its jobs run
         first.communicate()
         assert (held / "PINNED").exists()
         assert desk.run(self.KEEP, "--name=other") == 0
@@ -275,7 +275,7 @@ class TestHolds:
 
         def removing(place: LocalFolder, name: str, to: str) -> bool:
             if name == "checkpoint_10":
-                shutil.rmtree(place.folder / name / "state")  # as the train job does meanwhile
+                shutil.rmtree(place.folder / name / "state")  # as if the train job did this meanwhile
             return copy(place, name, to)
 
         monkeypatch.setattr(LocalFolder, "copy", removing)

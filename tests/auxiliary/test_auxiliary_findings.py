@@ -1,4 +1,4 @@
-"""What is wrong with a request is said before the first job, by the codes of the failure catalogue."""
+"""Mistakes in a request are reported before the first job, with the codes of the failure catalogue."""
 
 from __future__ import annotations
 

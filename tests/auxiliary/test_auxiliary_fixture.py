@@ -58,7 +58,7 @@ def test_by_the_marker_and_once_more(t5x_run, auxiliary_job):
 
 @pytest.fixture(autouse=True)
 def configs(pytester: pytest.Pytester) -> None:
-    """An evaluation's config, and the sample configs where configs are looked up."""
+    """Writes an evaluation config, and adds the sample configs to the search paths."""
     from t5x_harness.sample_tasks import CONFIGS
 
     pytester.makefile(".gin", eval=EVAL)
@@ -121,7 +121,7 @@ def test_trains_nothing(t5x_run):
 
 
 def test_what_is_wrong_with_the_request_fails_the_test(pytester: pytest.Pytester) -> None:
-    """Before anything is trained."""
+    """The tests fail before anything is trained."""
     pytester.makepyfile(WRONG)
     done = pytester.runpytest_subprocess()
     done.assert_outcomes(failed=5, errors=5)
@@ -143,7 +143,7 @@ def test_what_is_wrong_with_the_request_fails_the_test(pytester: pytest.Pytester
 
 
 def test_a_config_cannot_have_the_marker(pytester: pytest.Pytester) -> None:
-    """Its items are the stages of one run."""
+    """The items of a config are the stages of one run."""
     pytester.makeconftest(
         """
         import pytest

@@ -1,4 +1,4 @@
-"""A train job's folder in a bucket: what is finished there, and whose records stand."""
+"""A train job's folder in a bucket: the checkpoints that count as finished, and conflicts between records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a job failed is one line of its log: the error's own."""
+"""The reason why a job failed is one line of its log: the line of the error."""
 
 from __future__ import annotations
 

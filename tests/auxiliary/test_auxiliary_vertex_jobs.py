@@ -1,4 +1,4 @@
-"""Auxiliary jobs as Vertex AI jobs, of a train job whose folder is in a bucket; on the emulated Google Cloud."""
+"""Auxiliary jobs on the emulated Vertex AI, for a train job with its folder in a bucket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytest.importorskip("google_crc32c", reason="needs the extra google")
 
 
 class Cloud:
-    """A train job's folder in a bucket, and the command for it, whose jobs are of the stand-in."""
+    """A train job's folder in a bucket, and the command for it, whose jobs run the stand-in."""
 
     def __init__(self, desk: Desk, bucket: str, vertex: FakeVertex, root: str) -> None:
         self.desk = desk
@@ -47,19 +47,19 @@ class Cloud:
         ]
 
     def start(self, *more: str) -> subprocess.Popen[str]:
-        """Runs it in a process of its own."""
+        """Starts the command in a separate process."""
         words = [sys.executable, "-m", "t5x_harness", *self.words(*more)]
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The journal, by step."""
+        """The records in the journal, sorted by step."""
         found = (json.loads(path.read_text()) for path in self.folder.glob("auxiliary/*/journal/*/*.json"))
         return sorted(found, key=lambda record: record["step"])
 
     @property
     def specs(self) -> list[Mapping[str, Any]]:
-        """The jobs that Vertex AI has."""
+        """The specs of the jobs on Vertex AI, with their labels."""
         return [job.resource["jobSpec"] | {"labels": job.resource["labels"]} for job in self._vertex.jobs()]
 
 
@@ -81,7 +81,7 @@ def cloud(vertex: FakeVertex, gcs_bucket: str, desk: Desk, fake_gcs_server: Goog
 def test_finished_checkpoints_have_jobs(
     cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What orbax has not committed, and what T5X is still renaming, is none."""
+    """A checkpoint that orbax has not committed or T5X is still renaming does not count as finished."""
     put("checkpoint_5/state/x", "checkpoint_6/checkpoint", "checkpoint_6.tmp-1/checkpoint")
     put("checkpoint_10/state/x", "checkpoint_10/commit_success.txt", "checkpoint_30/checkpoint")
     options = ("--label=team=t5x", "--priority=low", "--auxiliary_job_platform=v2-8", "--auxiliary_job_cell=us-east1")
@@ -134,7 +134,7 @@ def test_a_job_whose_machine_is_taken_away_is_started_again(
     put("checkpoint_30/commit_success.txt")
     vertex.preempt("eval-numbers-30-*")
     cloud.desk.jobs_do("wait")
-    controller = cloud.start("--priority=low", "--disable-retries")  # of the service's own
+    controller = cloud.start("--priority=low", "--disable-retries")  # disables the service's own retries
     until(lambda: cloud.records and cloud.records[0]["attempt"] == 2, "the second attempt", controller)
     cloud.desk.jobs_do("")
     _, said = controller.communicate()
@@ -166,7 +166,7 @@ def test_it_ends_with_the_train_job_and_runs_modules_of_ones_own(
     assert container["command"] == ["python", "-m", "stand_in_job"]
     assert [arg for arg in container["args"] if "run_mode" in arg] == []
     capsys.readouterr()
-    train_job = cloud.records[0]["job"].rpartition("/")[2]  # any that has ended
+    train_job = cloud.records[0]["job"].rpartition("/")[2]  # any job that has ended
     assert main(cloud.words(f"--train_job={train_job}")) == 0
     assert "eval: 1 succeeded; newest checkpoint: checkpoint_10 of 30 steps\n" in capsys.readouterr().out
     assert main(cloud.words("--train_job=1")) == 1
@@ -206,7 +206,7 @@ def test_a_checkpoint_is_held_by_a_copy_where_orbax_removes_folders(
 
 
 def test_other_resources(cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
-    """A machine as Vertex AI spells it, an account, and a strategy that is not the one of low priority."""
+    """The machine in Vertex AI's notation, an account, and a strategy other than that of low priority."""
     put("checkpoint_30/commit_success.txt")
     account = "jobs@my-project.iam.gserviceaccount.com"
     options = ("--auxiliary_job_platform=TPU_V3:8", f"--service-account={account}", "--priority=low")

@@ -1,4 +1,4 @@
-"""A train job's folder with checkpoints, and jobs that only note how they were called."""
+"""A train job's folder with checkpoints, and jobs that only record their arguments."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ FINETUNE = (
 
 
 class Desk:
-    """A working folder with configs, and what jobs noted there."""
+    """A working directory with configs and with the records of jobs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,16 +68,16 @@ class Desk:
         return path
 
     def jobs_do(self, how: str) -> None:
-        """Says how jobs go on from now on."""
+        """Sets how jobs behave from now on."""
         (self.notes / "how").write_text(how)
 
     @property
     def calls(self) -> list[dict[str, Any]]:
-        """What jobs noted, in the order in which they were started."""
+        """The arguments that jobs recorded, in the order in which the jobs were started."""
         return [json.loads(path.read_text()) for path in sorted(self.notes.glob("*.json"))]
 
     def words(self, *more: str, mixtures: str = "numbers") -> list[str]:
-        """Returns the arguments of a command whose jobs are of the stand-in."""
+        """Returns the arguments of a command whose jobs run the stand-in."""
         return [
             "auxiliary",
             "train.gin",
@@ -93,13 +93,13 @@ class Desk:
         return main(self.words(*more, mixtures=mixtures))
 
     def start(self, *more: str, mixtures: str = "numbers") -> subprocess.Popen[str]:
-        """Runs it in a process of its own."""
+        """Starts the command in a separate process."""
         words: Sequence[str] = [sys.executable, "-m", "t5x_harness", *self.words(*more, mixtures=mixtures)]
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=self.folder)
 
 
 def until(condition: Callable[[], Any], what: str, process: subprocess.Popen[str] | None = None) -> None:
-    """Waits for something that is sure to come, while a process works."""
+    """Waits for a condition that is expected to become true, while a process works."""
     deadline = time.monotonic() + 300
     while not condition():
         assert process is None or process.poll() is None, (what, process and process.communicate())
@@ -108,12 +108,12 @@ def until(condition: Callable[[], Any], what: str, process: subprocess.Popen[str
 
 
 class Killed(BaseException):
-    """Stands for a SIGKILL."""
+    """An exception that represents a SIGKILL."""
 
 
 @contextlib.contextmanager
 def killed_in(method: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Ends what is done in the block when it calls a method, named with its class and module in ``auxiliary``."""
+    """Ends the block when it calls a method, which is named by its module in ``auxiliary``, its class and its name."""
 
     def die(*_: object) -> None:
         raise Killed
@@ -129,7 +129,7 @@ def killed_in(method: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """A working folder, which is the current one."""
+    """A desk whose folder is the current directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     monkeypatch.setenv("STAND_IN_CALLS", str(tmp_path / "calls"))

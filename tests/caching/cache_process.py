@@ -1,4 +1,4 @@
-"""What a forked process of these tests does: ``t5x-harness cache``, and reading with SeqIO what it wrote."""
+"""The work of a forked process in these tests: ``t5x-harness cache``, and reading its caches with SeqIO."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class CacheProcess:
         del argument, progress
 
     def cache(self, arguments: Sequence[str]) -> tuple[int, str, str]:
-        """Runs the command; returns its exit status and what it printed."""
+        """Runs the command; returns its exit status and its output."""
         from t5x_harness.commands.main import main
 
         out, err = io.StringIO(), io.StringIO()
@@ -26,9 +26,9 @@ class CacheProcess:
         return status, out.getvalue(), err.getvalue()
 
     def compare(self, module: str, task: str, folder: str) -> dict[str, list[Any]]:
-        """Returns the number of cached examples of each split, and those that are only cached, or only not.
+        """Returns the number of cached examples in each split, and the examples that differ from the uncached ones.
 
-        They are read as a run reads them, through the preprocessors after the cache, and trimmed.
+        Both are read as a run reads them: through the preprocessors after the cache, and trimmed.
         """
         import seqio
 

@@ -1,4 +1,4 @@
-"""A module of a user, with tasks that are cached, and some that cannot be."""
+"""A user's module with tasks that are cached and some that cannot be cached."""
 
 from __future__ import annotations
 

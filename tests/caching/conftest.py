@@ -1,4 +1,4 @@
-"""A user's folder with tasks, and processes that cache them: forks of one that has imported SeqIO."""
+"""A user's folder with tasks, and processes that cache them, which are forks of one that has imported SeqIO."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from t5x_harness.workers import RunProcess, Zygote
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A user's folder: a module with tasks, and their data in three files."""
+    """A user's folder: a module with tasks, and the tasks' data in three files."""
     (tmp_path / "mine.py").write_text(TASKS)
     for number in range(3):
         lines = [f"the line {number} {line} says {line * 7 % 13}\n" for line in range(20 + number)]
@@ -47,7 +47,7 @@ def start(zygote: Zygote, folder: Path) -> Start:
 
 @pytest.fixture
 def cache(start: Start) -> Callable[..., tuple[int, str, str]]:
-    """Runs the command in a process of its own; ``tasks`` of the user's module, or other arguments."""
+    """Runs the command in a separate process, with ``tasks`` of the user's module or other arguments."""
 
     def run(
         tasks: str = "", *arguments: str, module: str = "mine", env: Mapping[str, str] | None = None
@@ -64,7 +64,7 @@ def cache(start: Start) -> Callable[..., tuple[int, str, str]]:
 
 @pytest.fixture
 def google() -> Iterator[Mapping[str, str]]:
-    """The variables that lead to an emulated Google Cloud with a bucket."""
+    """The variables that redirect clients to an emulated Google Cloud with a bucket."""
     if not GooglePool.is_installed():
         pytest.skip("the extra google is not installed")
     made = GooglePool()

@@ -1,4 +1,4 @@
-"""``t5x-harness cache``: what it writes is what SeqIO reads, whatever interrupts it and whoever else writes."""
+"""``t5x-harness cache``: SeqIO reads what it wrote, even after interruptions and with other processes writing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_seqio_reads_from_the_cache_what_the_task_gives_without_it(cache: Any, s
 
 
 def test_files_and_random_choices_are_those_of_seqios_own_program(cache: Any, start: Start, folder: Path) -> None:
-    """The text is one that ``seqio_cache_tasks`` of SeqIO 0.0.20 made of the same task: it seeds each file."""
+    """The text is one that ``seqio_cache_tasks`` of SeqIO 0.0.20, which seeds each file, made from the same task."""
     assert cache("noisy_lines")[0] == 0
     with start() as process:
         texts = process.call("texts", module="mine", task="noisy_lines", folder="cache", timeout=120)

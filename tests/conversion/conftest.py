@@ -1,4 +1,4 @@
-"""Tests that compare with transformers are there where it is installed: ``tox run -e convert``."""
+"""Tests that compare with transformers are collected only if it is installed: ``tox run -e convert``."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ collect_ignore = [] if importlib.util.find_spec("torch") else ["test_against_tra
 
 
 def pytest_configure() -> None:
-    """Makes the T5X in use importable, whose networks the tests convert."""
+    """Makes the chosen T5X importable, because the tests convert its networks."""
     t5x_in_use.use()

@@ -1,4 +1,4 @@
-"""What was converted computes in transformers what T5X's network computes; in one process, whose imports take long."""
+"""Converted models compute the same in transformers as in T5X. One process runs all tests, as its imports take long."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_logits_and_greedy_outputs_are_those_of_t5x(tmp_path: Path, kind: str) -
     assert made.agreement is not None
     assert made.agreement.same_outputs
     assert made.agreement.difference <= 1e-4
-    assert made.agreement.largest > 0.5  # else it would be no wonder
+    assert made.agreement.largest > 0.5  # otherwise, the agreement would mean nothing
     assert made.agreement.outputs >= 3
     assert made.assumptions == (
         () if kind != "byt5" else ("a vocabulary of bytes, as ByT5 has: the embedding has 384 rows",)
@@ -70,7 +70,7 @@ def test_in_another_type_and_in_several_files(tmp_path: Path) -> None:
 
 
 def test_what_does_not_compute_the_same_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if queries and keys had been taken for each other."""
+    """Simulates a conversion that confuses queries with keys."""
 
     def exchanged(sizes: Any) -> Any:
         for parameter in parameters(sizes):
@@ -89,7 +89,7 @@ def test_what_does_not_compute_the_same_is_refused(tmp_path: Path, monkeypatch: 
 
 
 def test_an_umt5_whose_outputs_are_scaled_though_its_logits_are_its_own(tmp_path: Path) -> None:
-    """As transformers 5.0 to 5.23 compute every umT5; newer ones read it from ``config.json``, and save it there."""
+    """transformers 5.0 to 5.23 always scale them; newer versions read and save this setting in ``config.json``."""
     made = converted(tmp_path, "umt5")
     assert made.warnings[0] == (
         "transformers 5.0 to 5.23 divides the decoder's output of every umT5 by d_model**0.5, which is right only "
@@ -165,7 +165,7 @@ def test_the_tokenizer_gives_the_ids_of_seqio(tmp_path: Path, sentinels_in_file:
 
 
 def move_sentinels_to_the_end(file: Path) -> None:
-    """Puts them where T5's own vocabularies have them."""
+    """Moves the sentinels to their place in T5's own vocabularies."""
     from sentencepiece import sentencepiece_model_pb2 as protos
 
     model = protos.ModelProto()

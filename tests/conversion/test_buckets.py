@@ -1,4 +1,4 @@
-"""Conversion from and to ``gs://``: over Cloud Storage's API, as for real buckets."""
+"""Conversion from and to ``gs://`` through Cloud Storage's API, as with real buckets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ for _ in sys.stdin:
 
 @pytest.fixture(scope="module")
 def buckets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Mapping[str, str]]]:
-    """The folder of emulated buckets, and the environment of a process that does not know that they are emulated."""
+    """The folder of a bucket, and the environment of a process that does not know that the bucket is emulated."""
     root = tmp_path_factory.mktemp("cloud")
     write(root / "buckets/my-bucket/run", "t5_1_1")
     with GoogleSession(root) as session:
@@ -100,7 +100,7 @@ def test_it_reads_and_writes_gs(buckets: tuple[Path, Mapping[str, str]], tmp_pat
     assert made[2].startswith("gs://my-bucket/hf holds config.json, generation_config.json, model.safetensors already")
     assert made[3].startswith("gs://no-bucket/arrays cannot be written: ")
     assert made[4]["arrays"] == made[1]["arrays"]
-    # orbax takes a checkpoint at gs:// for a finished one.
+    # orbax accepts the checkpoint at gs:// as a finished one.
     step, total = python(_RESTORED, environment, "gs://my-bucket/back").split()
     assert (int(step), float(total)) == (
         STEP,

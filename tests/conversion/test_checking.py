@@ -1,4 +1,4 @@
-"""The process that runs a converted model in transformers: what it imports, and what is said where it ends early."""
+"""The process that runs a converted model in transformers: its imports, and the message if it ends early."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from t5x_harness.conversion.in_transformers import run_in_transformers
 from t5x_harness.conversion.request import ConversionError, ConversionRequest, Form
 from t5x_harness.spec import Checkpoint, RunResult, RunSpec
 
-# Torch as it is where it brings Triton, which ends a process that has imported TensorFlow.
+# Acts like a torch with Triton, which ends a process that has imported TensorFlow.
 DIES_AFTER_TENSORFLOW = """
 import os, signal, sys
 if "tensorflow" in sys.modules:
@@ -26,7 +26,7 @@ DIES = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, *, torch: str, transformers: str = "") -> None:
-    """Has new processes import these modules in place of the libraries."""
+    """Makes new processes import these modules instead of the libraries."""
     (folder / "torch.py").write_text(torch)
     (folder / "transformers.py").write_text(transformers)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]))

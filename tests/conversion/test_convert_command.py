@@ -1,4 +1,4 @@
-"""``t5x-harness convert`` as a user types it."""
+"""``t5x-harness convert``, run as a user types it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders of safetensors from anyone: nothing outside is read, and nothing but ConversionError is raised."""
+"""Untrusted safetensors folders: nothing outside of them is read, and only ConversionError is raised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 
 
 def write(file: Path, header: Any, data: bytes = b"\0" * 4) -> Path:
-    """Writes a file of safetensors with any header, as JSON or as text."""
+    """Writes a safetensors file with any header, given as a JSON value or as text."""
     text = (header if isinstance(header, str) else json.dumps(header)).encode()
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(struct.pack("<Q", len(text)) + text + data)

@@ -1,4 +1,4 @@
-"""Nothing half-written is left where a conversion ends early, and two into one folder exclude each other."""
+"""A conversion that ends early leaves no partial output, and two into one folder exclude each other."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ with written_whole(Path(sys.argv[1])) as folder:
 
 
 def writer(place: Path) -> subprocess.Popen[str]:
-    """A process that has begun to write, and ends when its input does."""
+    """Returns a process that has begun to write, and that ends when its input ends."""
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -102,7 +102,7 @@ def test_one_that_is_killed_leaves_nothing_in_its_place(tmp_path: Path, how: sig
         killed.wait()
         assert killed.returncode != 0
     assert not place.exists()
-    with written_whole(place) as folder:  # and the next one goes on as if there had been none
+    with written_whole(place) as folder:  # the next one works as if there had been none
         (folder / "file").write_text("x")
     assert names(place) == ["file"]
     assert names(tmp_path) == ["out"]
@@ -132,7 +132,7 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
 def address(
     gcs_tree: Callable[[Mapping[str, str | bytes]], str], copied: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> str:
-    """A new folder of a bucket, for whose content a list stands in."""
+    """A new folder in a bucket, with a list in place of its content."""
     pytest.importorskip("google.cloud.storage")
 
     class Address:

@@ -1,4 +1,4 @@
-"""From T5X and back: the same arrays, bit for bit, under the same names, at the same step; and training goes on."""
+"""From T5X and back: the same arrays, bit for bit, with the same names and step; and training can continue."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_t5x_itself_wrote(tmp_path: Path) -> None:
 
 
 def test_element_types_are_kept_or_changed(tmp_path: Path) -> None:
-    """A model in bfloat16 whose norms are in float32."""
+    """The model is in bfloat16, but its norms are in float32."""
 
     def change(arrays: dict[str, Any]) -> None:
         arrays |= {name: a.astype(np.float32) for name, a in arrays.items() if name.endswith("scale")}
@@ -125,7 +125,7 @@ def test_layers_are_scanned_or_not_as_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", Form)
 def test_one_array_is_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: Form) -> None:
     held = most = read = 0
-    opened = conversions._opened  # what the conversion reads from
+    opened = conversions._opened  # opens the source of a conversion
 
     def counting(request: ConversionRequest) -> Any:
         source, sizes = opened(request)

@@ -1,4 +1,4 @@
-"""What a user may name as a checkpoint, and what is said of one that does not fit or is damaged."""
+"""The places that a user may name as a checkpoint, and the messages if one does not fit or is damaged."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def to_transformers(checkpoint: Path | str, tmp_path: Path, **settings: Any) -> 
 
 
 def refused(checkpoint: Path | str, tmp_path: Path, form: Form = Form.TRANSFORMERS, **settings: Any) -> str:
-    """Returns why a conversion is refused, which leaves nothing behind."""
+    """Returns why a conversion is refused; the conversion may not leave anything behind."""
     output = tmp_path / "refused"
     with pytest.raises(ConversionError) as error:
         convert(ConversionRequest(str(checkpoint), form, str(output), **settings))
@@ -228,7 +228,7 @@ def test_damaged_ones(tmp_path: Path) -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A folder of transformers."""
+    """A transformers folder."""
     return Path(to_transformers(write(tmp_path / "run", "t5_1_1"), tmp_path, shard_bytes=30_000).output)
 
 
@@ -304,7 +304,7 @@ def test_arrays_of_someone_else(tmp_path: Path) -> None:
 
 
 def as_tensorflow(name: str) -> str:
-    """Returns what Mesh TensorFlow's T5 calls an array of T5X."""
+    """Returns the name of a T5X array in Mesh TensorFlow's T5."""
     stack, _, rest = name.partition("/")
     if name == "token_embedder/embedding":
         return "shared/embedding"

@@ -1,4 +1,4 @@
-"""Tiny checkpoints of each kind, with random parameters: made of the shapes that T5X's networks have."""
+"""Tiny checkpoints of each kind, with random parameters in the shapes of T5X's networks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Kind:
     """A network of the T5 family.
 
     Attributes:
-      network: T5X's name of it.
-      config: settings that are not those of the others.
-      model_type: what it is in transformers.
+      network: T5X's name for the network.
+      config: the settings in which it differs from the default.
+      model_type: its model type in transformers.
     """
 
     network: str = "t5"
@@ -60,7 +60,7 @@ KINDS = {
 
 @functools.cache
 def variables_of(kind: str) -> Any:
-    """Returns what T5X's own network has, in shapes."""
+    """Returns the shapes of the variables of T5X's own network."""
     about = KINDS[kind]
     network = importlib.import_module(f"t5x.examples.{about.network}.network")
     module = network.Transformer(network.T5Config(**about.settings))
@@ -70,13 +70,13 @@ def variables_of(kind: str) -> Any:
 
 
 def shapes_of(kind: str) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of its parameters by name."""
+    """Returns the shapes of the network's parameters by name."""
     flat = traverse_util.flatten_dict(variables_of(kind)["params"], sep="/")
     return {name: tuple(leaf.shape) for name, leaf in flat.items()}
 
 
 def parameters_of(kind: str) -> dict[str, np.ndarray[Any, Any]]:
-    """Returns parameters of such a size that everything in the network has a part in its logits."""
+    """Returns parameters that are large enough for every part of the network to affect its logits."""
     random = np.random.default_rng(len(kind))
     return {
         name: (random.standard_normal(shape) * 0.3 + ("scale" in name)).astype(np.float32)
@@ -85,13 +85,13 @@ def parameters_of(kind: str) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def write(folder: Path, kind: str, *, change: Any = None, dtype: Any = None) -> Path:
-    """Writes a checkpoint in T5X's older layout, with some state of an optimizer.
+    """Writes a checkpoint in T5X's older layout, with some optimizer state.
 
     Args:
-      folder: that it goes into, as ``checkpoint_1000``.
+      folder: the folder in which ``checkpoint_1000`` is written.
       kind: one of ``KINDS``.
-      change: is given the parameters by name, to change.
-      dtype: of the parameters.
+      change: a function that changes the parameters, which it gets by name; None to keep them.
+      dtype: the element type of the parameters; None for float32.
     """
     arrays = parameters_of(kind)
     if dtype is not None:

@@ -1,4 +1,4 @@
-"""Sessions that promote are forked from a process that has imported Google's library, which is most of their work."""
+"""Promoting sessions are forked from a process that has imported Google's library, because imports take most time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Session = Callable[..., pytest.RunResult]
 
 @pytest.fixture(scope="session")
 def google_imported(hermetic: Path) -> Iterator[Zygote]:
-    """A process that has imported pytest and what a promoting session imports of Google's."""
+    """A process that has imported pytest and the parts of Google's libraries that promoting sessions import."""
     with Zygote(preload=["pytest_session"], python_path=[str(Path(__file__).parent)]) as zygote:
         yield zygote
 
@@ -28,9 +28,9 @@ def google_imported(hermetic: Path) -> Iterator[Zygote]:
 def run_pytest(
     pytester: pytest.Pytester, google_imported: Zygote, imported: None, monkeypatch: pytest.MonkeyPatch
 ) -> Session:
-    """As ``pytester.runpytest_subprocess``, in a fork, with the sample models, and where nothing names a target.
+    """Runs pytest like ``pytester.runpytest_subprocess``, but in a fork, with the sample models and without a target.
 
-    Whatever comes of it, no traceback of ours may be shown.
+    In any outcome, the output may not contain a traceback of the harness.
     """
     numbers = itertools.count()
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
@@ -59,7 +59,7 @@ def run_pytest(
 
 @pytest.fixture
 def promote(pytester: pytest.Pytester, run_pytest: Session) -> Session:
-    """Runs pytest on a test module's source, if there is one, and promotes its tests to an emulated Vertex AI."""
+    """Runs pytest on a test module's source, if given, and promotes its tests to an emulated Vertex AI."""
 
     def run(source: str, *arguments: str) -> pytest.RunResult:
         if source:

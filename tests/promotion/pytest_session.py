@@ -15,7 +15,7 @@ import pytest
 from _pytest.config import default_plugins
 
 for _name in (*(f"_pytest.{name}" for name in default_plugins), "google.cloud.aiplatform_v1", "google.cloud.storage"):
-    with contextlib.suppress(ModuleNotFoundError):  # the session says what it misses
+    with contextlib.suppress(ModuleNotFoundError):  # the session reports what is missing
         importlib.import_module(_name)
 
 
@@ -26,14 +26,14 @@ class PytestSession:
         pass
 
     def run(self, arguments: Sequence[str], stdout: str, stderr: str) -> int:
-        """Does what ``python -m pytest arguments...`` does, printing to these files, and returns its exit status."""
+        """Acts like ``python -m pytest arguments...``, printing to the given files, and returns the exit status."""
         for descriptor, path in ((1, stdout), (2, stderr)):
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(file, descriptor)
             os.close(file)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         gc.set_threshold(700, 10, 10)
-        # The plugin is imported by the session: pytest rewrites its assertions, and warns where it comes too late.
+        # The session has to import the plugin: pytest rewrites its assertions, and warns if it is already imported.
         for name in [name for name in sys.modules if name.partition(".")[0] == "t5x_harness"]:
             del sys.modules[name]
         sys.argv = [pytest.__file__, *arguments]

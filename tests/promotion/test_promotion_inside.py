@@ -1,4 +1,4 @@
-"""A shipped test is packed with what is listed, unpacked into its folder only, and reported as pytest there saw it."""
+"""A shipped test is packed with the listed files, unpacked only into its folder, and reported as by pytest there."""
 
 from __future__ import annotations
 

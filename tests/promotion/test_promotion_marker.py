@@ -1,4 +1,4 @@
-"""The marker ``tpu``: which ``-m`` expressions promote, what its arguments may be, and that it is inert elsewhere."""
+"""The marker ``tpu``: the ``-m`` expressions that promote, its valid arguments, and its inertness otherwise."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_the_marker_is_documented_with_every_argument(pytester: pytest.Pytester)
 
 @pytest.mark.parametrize("expression", ["", "smoke", "smoke or tpu", "not slow"])
 def test_it_is_inert_where_it_does_not_promote(pytester: pytest.Pytester, expression: str) -> None:
-    """A shipped test runs here; no target is asked for."""
+    """A shipped test runs locally, and no target is required."""
     pytester.makepyfile(
         """
         import pytest

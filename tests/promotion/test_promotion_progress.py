@@ -1,4 +1,4 @@
-"""What a terminal shows while a promoted run's job is at work."""
+"""The terminal's output while a promoted run's job is at work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ import pytest
 def test_training(t5x_run):
     t5x_run("sums.gin")
 """
-# Stands for T5X: says what its train loop says, and goes on when it is told to.
+# Replaces T5X: prints lines of its train loop, and continues once a file exists.
 JOB = """
 import pathlib, sys, time
 print("Starting main loop over steps 10000-10004", flush=True)
@@ -71,7 +71,7 @@ def test_stage_step_and_state_of_the_job_and_with_s_its_log(tmp_path: Path, impo
 
 
 def _until(terminal: int, text: bytes) -> bytes:
-    """What a terminal shows until it has shown a text."""
+    """Returns the terminal's output up to and including a text."""
     shown = b""
     while text not in shown:
         assert select.select([terminal], [], [], 240)[0], shown
@@ -91,5 +91,5 @@ def _to_the_end(terminal: int) -> bytes:
 def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 4096)
-    except OSError:  # the other side has ended
+    except OSError:  # the process at the other end has exited
         return b""

@@ -1,4 +1,4 @@
-"""What a job's end and its files come to: findings with their fix, stages, predictions, progress, and orders."""
+"""Results derived from a job's end and its files: findings with fixes, stages, predictions, progress, and orders."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_training_job_answers_for_evaluation_and_inference_too() -> None:
 
 
 def test_losses_and_metrics_are_those_of_a_run_here() -> None:
-    """Under the names that the stages give them: a loss by its dataset, a metric by its task."""
+    """Losses and metrics have the names that the stages use: a loss by its dataset, a metric by its task."""
     more = {"inference_eval/sums/bleu": {4: 0.25}, "train/learning_rate": {4: 0.1}}
     found = stages(dataclasses.replace(GOOD, metrics={**GOOD.metrics, **more}))
     assert found[Stage.TRAIN].measures == (
@@ -95,7 +95,7 @@ def test_steps_count_from_the_checkpoint_that_training_starts_from() -> None:
 
 
 def test_what_earlier_jobs_left_in_the_folder_is_no_work_of_this_one() -> None:
-    """T5X goes on from the last checkpoint in MODEL_DIR, and passes over an inference that is complete."""
+    """T5X continues from the last checkpoint in MODEL_DIR, and skips an inference that is complete."""
     before = Earlier({"checkpoint_4/state": 10, "train/events": 5})
     idle = stages(dataclasses.replace(GOOD, files=before.files), earlier=before)[Stage.TRAIN]
     assert [f.code for f in idle.errors] == ["RUN02"]
@@ -145,7 +145,7 @@ def test_a_job_that_succeeded_is_still_looked_at(change: dict[str, Any], code: s
     assert found[Stage.TRAIN].outcome is Outcome.FAILED
     assert [finding.code for finding in found[Stage.TRAIN].errors] == [code]
     assert found[Stage.TRAIN].errors[0].message.startswith(message)
-    assert list(found) == [Stage.TRAIN]  # whose failure leaves out the others
+    assert list(found) == [Stage.TRAIN]  # its failure leaves out the other stages
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_job_that_ran_beside_its_tpu_proves_nothing_of_it(
     assert [finding.code for finding in found[Stage.TRAIN].errors] == codes
     assert found[Stage.TRAIN].outcome is (Outcome.FAILED if codes else Outcome.PASSED)
     assert found[Stage.TRAIN].not_checked == not_checked
-    assert list(found) == ([Stage.TRAIN] if codes else [*TRAIN])  # a failure leaves out the others
+    assert list(found) == ([Stage.TRAIN] if codes else [*TRAIN])  # a failure leaves out the other stages
     assert stages(GOOD, ended)[Stage.TRAIN].outcome is Outcome.PASSED
 
 
@@ -292,7 +292,7 @@ def test_only_what_is_emulated_or_asked_for_is_shrunk(service: str, full_size: b
 
 @pytest.mark.parametrize(("timeout", "seconds"), [("0.4s", 1), (0.5, 1), ("1.5h", 5400), (None, 4 * 3600)])
 def test_no_order_is_without_a_timeout(timeout: float | str | None, seconds: int) -> None:
-    """In whole seconds: what the service makes of 0 is documented nowhere, and the chip-hours would be none."""
+    """Timeouts are rounded up to whole seconds: the service does not document 0, and it would mean no chip-hours."""
     assert order_of("it", TpuResources(timeout=timeout), settings("real"), TARGET, "v3-8").timeout == seconds
 
 

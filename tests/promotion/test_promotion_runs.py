@@ -1,4 +1,4 @@
-"""Promoted runs, the whole way with Google's SDK, and the devices that they ran on: the CPU beside a TPU fails."""
+"""Complete promoted runs with Google's SDK, and their devices: a run on the CPU of a TPU's host fails."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_there():
 
 @pytest.fixture
 def run(vertex: FakeVertex, pytester: pytest.Pytester, promote: Run) -> Run:
-    """Runs pytest on a project with configs and tests, which uses the test's own Vertex AI."""
+    """Runs pytest on a project with configs and tests; it uses the Vertex AI of the test."""
     for name, sample in (
         ("infer", "infer_answer"),
         ("train", "finetune_answer"),
@@ -117,7 +117,7 @@ def test_a_job_that_fails_is_the_runs_failure_with_its_log(run: Run, vertex: Fak
 
 
 REAL = [
-    "--t5x-vertex=real",  # the user's word for it: the clients find the same emulated Google Cloud
+    "--t5x-vertex=real",  # only in name: the clients use the same emulated Google Cloud
     "--t5x-vertex-project=mine",
     "--t5x-vertex-location=us-central1",
     "--t5x-vertex-bucket=my-bucket",
@@ -126,7 +126,7 @@ REAL = [
 
 
 def properties(file: Path) -> dict[str, dict[str, str]]:
-    """The properties of each test in a file of JUnit's format."""
+    """Returns the properties of each test in a JUnit file."""
     return {
         case.get("name", ""): {p.get("name", ""): p.get("value", "") for p in case.iter("property")}
         for case in ElementTree.parse(file).iter("testcase")
@@ -252,7 +252,7 @@ def test_a_shipped_test_that_fell_back_to_the_cpu_is_no_green(run: Run, fake_gcs
             "    fix: the image needs jax[[]tpu[]], with its libtpu: t5x-harness doctor --image, run inside it, *",
             "devices: * x cpu: nothing ran on the TPU, as JAX found no TPU",
             f"test_skips: {why}",
-            "E *assert 'cpu' == 'tpu'",  # a failure of its own says more
+            "E *assert 'cpu' == 'tpu'",  # the test's own failure is more informative
             "devices: * x cpu: nothing ran on the TPU, as JAX found no TPU",
             "test-means-the-cpu-*: succeeded",
             "devices: * x cpu: nothing ran on the TPU, as JAX was set to take the CPU",

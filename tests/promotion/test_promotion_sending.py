@@ -1,4 +1,4 @@
-"""Jobs of a session: refused before they cost, sent no more than are allowed, and cancelled with it and by Ctrl-C."""
+"""Jobs of a session: refused before they cost money, limited in number, and canceled at its end and by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from t5x_harness.vertex.machine import ChipHoursError, Machine
 from t5x_harness.vertex.submitted import JobOutcome, SubmittedJob
 from t5x_harness.vertex.target import EMULATED, VertexTarget
 
-# What a destructor raises is told as a warning.
+# Pytest reports an exception in a destructor as a warning.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 SETTINGS = PromotionSettings("emulated", parallel=2, max_chip_hours=16)
@@ -47,7 +47,7 @@ SHORT = dataclasses.replace(
 
 @pytest.fixture
 def jobs(vertex: FakeVertex) -> Iterator[PromotedJobs]:
-    """Jobs of a session that hears Ctrl-C as usual; the session ends with the test."""
+    """The jobs of a session with the usual handling of Ctrl-C; the session ends with the test."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     jobs = PromotedJobs(SETTINGS, lambda text: None)
     yield jobs
@@ -174,7 +174,7 @@ def raised() -> None:
 def interrupt_once(
     monkeypatch: pytest.MonkeyPatch, place: tuple[Any, str], interrupt: Callable[[], None], *, after: bool
 ) -> None:
-    """Has the next call of a function be interrupted."""
+    """Interrupts the next call of a function, before or after its work."""
     function, left = getattr(*place), [interrupt]
 
     def interrupted(*args: Any, **keywords: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Where promoted tests would run: asked for all at once, from every place that may say it, as fixtures do."""
+"""Where promoted tests would run: all missing values are named at once, and many places may set them, even fixtures."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_emulated_one_needs_nothing(run: Run, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_shell_of_serve_has_the_emulated_one(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Jobs of such a shell never get to Google, so none may be called a job of the real service."""
+    """Jobs from such a shell never reach Google, so none may be called a job of the real service."""
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", "http://127.0.0.1:1")
     monkeypatch.setenv("T5X_HARNESS_GCS_ROOT", str(tmp_path))
     header = ["t5x-harness: -m 'tpu' promotes * to jobs on an emulated Vertex AI on this machine (project {}, *"]
@@ -200,7 +200,7 @@ def test_a_zone_in_a_marker_fails_its_tests_and_not_the_session(run: Run, pytest
     pytester.makefile(".gin", run="include 't5x/configs/runs/pretrain.gin'\n")
     pytester.makepyfile(test_promoted=ZONES)
     result = run("-m", "tpu", "--t5x-vertex=emulated")
-    result.assert_outcomes(failed=1, errors=1)  # before anything of the test that calls t5x_run is set up
+    result.assert_outcomes(failed=1, errors=1)  # before any setup of the test that calls t5x_run
     wrong = "region='us-central1-a': location 'us-central1-a' is not a region: give one such as us-central1, not a zone"
     result.stdout.fnmatch_lines([f"@pytest.mark.tpu: {wrong}", f"test_shipped was not sent as a job: {wrong}"])
     result.stdout.no_fnmatch_line("During handling of *")
@@ -238,13 +238,13 @@ class TestOwn:
 
 @pytest.fixture
 def run_tpu(pytester: pytest.Pytester, run_pytest: Run) -> Run:
-    """Runs pytest where the project says which machine tests get, and no option, variable or file names a target."""
+    """Runs pytest in a project that names the machine for tests, while no option, variable or file names a target."""
     pytester.makepyprojecttoml('[tool.t5x_harness.tpu]\naccelerator_type = "TPU_V3"\naccelerator_count = 8\n')
     return functools.partial(run_pytest, "-m", "tpu")
 
 
 def fixture(value: str, scope: str = "session", arguments: str = "") -> str:
-    """The source of a conftest with the fixture."""
+    """Returns the source of a conftest with the fixture ``vertex_target``."""
     return FIXTURE.format(value=value, scope=scope, arguments=arguments)
 
 
@@ -293,12 +293,12 @@ def test_meets(mine, other):
 def test_shipped_tests_run_together_where_the_first_of_them_was_told(
     run_tpu: Run, vertex: FakeVertex, fake_gcs: FakeGcs, pytester: pytest.Pytester
 ) -> None:
-    """Each waits for the other."""
+    """Each test waits for the other."""
     pytester.makeconftest(fixture('VertexTarget("theirs", "us-central1", "their-bucket", "their/t5x:2")'))
     pytester.makepyfile(test_meet=MEET)
     run_tpu("--t5x-vertex=emulated").assert_outcomes(passed=2)
     assert fake_gcs.buckets() == ["their-bucket"]
-    assert vertex.jobs() == []  # of the project that is used where nobody says
+    assert vertex.jobs() == []  # the jobs of the default project
 
 
 @pytest.mark.parametrize(
@@ -323,7 +323,7 @@ def test_a_fixture_that_gives_no_target_is_the_items_error(
 
 
 def test_a_target_that_cannot_be_told_ahead_is_its_own_tests_error(run_tpu: Run, pytester: pytest.Pytester) -> None:
-    """The other test is not touched by it."""
+    """The other test is not affected."""
     below = pytester.mkpydir("below")
     shipped = "import pytest\n\n@pytest.mark.tpu(ship=True)\ndef test_{name}():\n    pass\n"
     (below / "conftest.py").write_text(fixture("pytest.fail('nobody knows')"))
@@ -336,7 +336,7 @@ def test_a_target_that_cannot_be_told_ahead_is_its_own_tests_error(run_tpu: Run,
 
 
 def _places(lines: list[str]) -> dict[str, tuple[str, str]]:
-    """Bucket and region of each job of a dry run, by the names of jobs without their stamps."""
+    """Returns the bucket and region of each job in a dry run, by the jobs' names without their stamps."""
     jobs: dict[str, tuple[str, str]] = {}
     for line in lines:
         if ": v3-8: 4 chips" in line:

@@ -1,4 +1,4 @@
-"""Shipped tests, the whole way: packed, sent with Google's SDK, run in a job, and reported here as their own."""
+"""Complete shipped tests: packed, sent with Google's SDK, run in a job, and reported here like local ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, shi
 
 @pytest.fixture
 def run(vertex: FakeVertex, pytester: pytest.Pytester, promote: Run) -> Run:
-    """Runs pytest, which uses the test's own Vertex AI."""
+    """Runs pytest, which uses the Vertex AI of the test."""
     pytester.makeconftest("import pytest\n\n@pytest.fixture\ndef greeting():\n    return 'hi'\n")
     return lambda source, *arguments: promote(HEAD + source, *arguments)
 
@@ -208,7 +208,7 @@ def test_a_job_that_was_sent_before_is_taken_for_its_test_only(run: Run, vertex:
 
 
 def test_buckets_of_a_real_project_are_not_made(run: Run, vertex: FakeVertex, fake_gcs: FakeGcs) -> None:
-    """What is real here is the user's word for it: the clients find the same emulated Google Cloud."""
+    """The service is real only in name: the clients use the same emulated Google Cloud."""
     target = [
         "--t5x-vertex=real",
         "--t5x-vertex-project=mine",
@@ -323,7 +323,7 @@ def test_ctrl_c_while_pytest_ends_leaves_no_job(vertex: FakeVertex, pytester: py
     assert output.count("cancelled the job projects/") == 2
 
 
-# Its standard error is not that of the tests, which pytest captures.
+# The handler writes to the original standard error, because pytest captures that of the tests.
 TELLS_STACKS = """
 import faulthandler, os, signal, sys, pytest
 faulthandler.register(signal.SIGUSR1, os.dup(2))
@@ -332,7 +332,7 @@ sys.exit(pytest.main(sys.argv[1:]))
 
 
 def _interrupted(vertex: FakeVertex, pytester: pytest.Pytester, number: int) -> str:
-    """What pytest says that hears Ctrl-C when so many jobs run."""
+    """Returns the output of a pytest that gets Ctrl-C once a number of jobs are running."""
     process = _started(pytester)
     while len(vertex.jobs()) < number:
         assert process.poll() is None, process.communicate()[0]
@@ -343,19 +343,19 @@ def _interrupted(vertex: FakeVertex, pytester: pytest.Pytester, number: int) -> 
 
 
 def _started(pytester: pytest.Pytester) -> subprocess.Popen[str]:
-    """Pytest with the long tests; asked by SIGUSR1, it says where it is."""
+    """Starts pytest with the long tests; on SIGUSR1, it prints its stacks."""
     command = [sys.executable, "-c", TELLS_STACKS, "-m", "tpu", "--t5x-vertex=emulated", "test_long.py"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=pytester.path)
 
 
 def _ended(process: subprocess.Popen[str]) -> str:
-    """What a process says that is about to end; one that does not is killed, and where it was is said."""
+    """Returns the output of a process that should end; otherwise kills it, and fails with its output and stacks."""
     try:
         return process.communicate(timeout=120)[0]
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGUSR1)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=5)  # what the handler writes
+            process.communicate(timeout=5)  # gives the handler time to write
         process.kill()
         pytest.fail(f"pytest did not end. What it said, and where it was:\n{process.communicate()[0]}")
     finally:

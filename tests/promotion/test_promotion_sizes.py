@@ -1,4 +1,4 @@
-"""``steps`` and ``full_size`` of the marker: what the job binds; a job that does not fit its slice is not sent."""
+"""The marker's ``steps`` and ``full_size``: the job's bindings; a job that does not fit its slice is not sent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(pytester: pytest.Pytester, promote: Run) -> Run:
 
 @pytest.mark.journey
 def test_what_a_job_would_bind(run: Run, pytester: pytest.Pytester) -> None:
-    """Also for a config without a marker, by the project's table, and with full_size of the call, which says more."""
+    """Covers a config without a marker, which uses the project's table, and a call whose full_size takes precedence."""
     pytester.makepyfile(test_orders=HEAD + ORDERS)
     pytester.makepyprojecttoml(f"[tool.t5x_harness.tpu]\n{MACHINE}steps = 5\n")
     result = run("sums.gin", "test_orders.py", "--t5x-tpu-dry-run", "-k", "given or sums.gin")
@@ -91,13 +91,13 @@ def test_a_shipped_test_of_a_project_with_steps_runs_as_it_is_written(run: Run, 
 
 
 def _bound(arguments: list[str]) -> dict[str, str]:
-    """What arguments bind, by the names without modules."""
+    """Returns the bindings in arguments, by names without modules."""
     pairs = (text.removeprefix("--gin.").split("=", 1) for text in arguments if text.startswith("--gin."))
     return {name.strip(): value.strip() for name, value in pairs}
 
 
 def _printed(lines: list[str]) -> dict[str, dict[str, str]]:
-    """What each job of a dry run binds, by the names of jobs without their stamps."""
+    """Returns the bindings of each job in a dry run, by the jobs' names without their stamps."""
     jobs: dict[str, list[str]] = {}
     for line in lines:
         if ": v3-8: 4 chips" in line:

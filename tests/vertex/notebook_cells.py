@@ -1,5 +1,5 @@
-# A notebook's cells, one after the other: train, look at the run, then evaluate and infer, each as a job of a T5X image
-# with a helper that copies the gin file to the bucket, follows the job, and notes it in an experiment.
+# A notebook's cells in order: train, look at the run, then evaluate and infer, each as a job that runs a T5X image,
+# with helpers that copy the gin file to the bucket, follow the job, and record it in an experiment.
 # %%
 import json
 import os
@@ -23,7 +23,7 @@ DATA = f"gs://{BUCKET}/datasets"
 
 # %%
 def make_job(name, mode, gin_file, model_dir, overrides):
-    """The job of a mode; inference starts the script that images have in their checkout."""
+    """Returns the job for a run mode; inference starts the script that images have in their checkout."""
     copy = f"{model_dir}/{os.path.basename(gin_file)}"
     gcsfs.GCSFileSystem().put(gin_file, copy)
     flags = [
@@ -42,7 +42,7 @@ def make_job(name, mode, gin_file, model_dir, overrides):
 
 
 def start(job, name, folder, written=()):
-    """Sends a job, waits for what it writes first, and notes it as a run with its data, its files and its model."""
+    """Sends a job, waits for its first files, and records it as a run with its data, its files and its model."""
     assert name not in [run.name for run in aiplatform.ExperimentRun.list(experiment=EXPERIMENT)]
     job.run(sync=False)
     job.wait_for_resource_creation()
@@ -67,7 +67,7 @@ def start(job, name, folder, written=()):
 
 
 def runs():
-    """The runs of the experiment with the folders of their models."""
+    """Returns the runs of the experiment with their models' folders."""
     rows = []
     for name in [run.name for run in aiplatform.ExperimentRun.list(experiment=EXPERIMENT)]:
         artifacts = aiplatform.ExperimentRun(experiment=EXPERIMENT, run_name=name).get_artifacts()
@@ -76,7 +76,7 @@ def runs():
 
 
 def state(job):
-    """How a job ended; the SDK's own wait looks every five seconds."""
+    """Returns the state in which a job ended; the SDK's own wait only looks every five seconds."""
     while job.state.name in ("JOB_STATE_PENDING", "JOB_STATE_QUEUED", "JOB_STATE_RUNNING"):
         time.sleep(0.1)
     return job.state.name

@@ -1,6 +1,6 @@
-"""Stands for T5X's main in jobs of tests: takes its flags, reads its gin, and writes what it writes, without JAX.
+"""Replaces T5X's main in test jobs: takes the same flags, reads gin files, and writes the same files, without JAX.
 
-The config's macros say what it does: ``STAND_IN_SECONDS`` how long it runs, ``STAND_IN_STATUS`` how it ends.
+Macros in the config control it: ``STAND_IN_SECONDS`` is the time that it runs, ``STAND_IN_STATUS`` its exit status.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SAYS = {
     "without-libtpu": ["xla_bridge.py:849] Unable to initialize backend 'tpu': INTERNAL: Failed to open libtpu.so"],
     "silent": [],
 }
-"""The log of a TPU's machine, by the name of the run that it is for."""
+"""The log lines of a machine with a TPU, by the name of the run for which they are printed."""
 
 
 def main(arguments: list[str]) -> int:
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _read(path: str) -> str:
-    """A gin file with what it includes; T5X's own are not here."""
+    """Returns a gin file's text with its includes, except for T5X's own files, which do not exist here."""
     text = Path(path).read_text()
     print(f"read {path.rpartition('/')[2]}", flush=True)
     included = re.findall(r"^include '(/gcs/.+)'$", text, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Runs in experiments end with the jobs that Ctrl-C cancels, and not only when somebody attaches to these."""
+"""Runs in experiments end with the jobs that Ctrl-C cancels, not only when somebody attaches to the jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RUNS = "JOB_STATE_RUNNING"
 
 
 class Terminal(SubmitOutput):
-    """Keeps what is said, and is interrupted, once for each text, when that is said."""
+    """Records its lines, and interrupts the process once for each given text, as soon as a line contains it."""
 
     def __init__(self, *interrupted_at: str) -> None:
         super().__init__(argparse.Namespace(output=None, format="text", verbose=0, dry_run=False), io.StringIO())
@@ -44,7 +44,7 @@ class Terminal(SubmitOutput):
 
 @pytest.fixture(autouse=True)
 def place(vertex: FakeVertex) -> Iterator[None]:
-    """A bucket for jobs, and Ctrl-C as usual."""
+    """A bucket for jobs, and the usual handling of Ctrl-C."""
     Folder(f"gs://{TARGET.bucket}", vertex.project).create_bucket(TARGET.location)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -65,7 +65,7 @@ def _job(folder: Path, name: str = "first") -> T5XJob:
 
 
 def _fly(output: Terminal, *jobs: T5XJob) -> None:
-    """Sends and follows jobs, to the Ctrl-C that is to come."""
+    """Sends and follows jobs until the expected Ctrl-C."""
     with contextlib.suppress(KeyboardInterrupt), PrintedBatch(output, waits=True) as batch:
         for job in jobs:
             batch.launch(job, duplicate=False)
@@ -74,7 +74,7 @@ def _fly(output: Terminal, *jobs: T5XJob) -> None:
 
 
 def _states(job: T5XJob) -> list[str]:
-    """Of the job's run, and of the executions in it."""
+    """Returns the states of the job's run and of the executions in it."""
     from google.cloud import aiplatform
 
     run = aiplatform.ExperimentRun(
@@ -107,7 +107,7 @@ def test_a_second_ctrl_c_leaves_the_run_and_says_who_completes_it(vertex: FakeVe
     output = Terminal(RUNS, "cancelled: ")
     _fly(output, job)
     [there] = vertex.jobs()
-    assert "Ctrl-C cut short the cancelling of" in output.said[-1]  # the service has heard it, and we not its answer
+    assert "Ctrl-C cut short the cancelling of" in output.said[-1]  # the service got the request, but we got no answer
     assert _states(job) == ["RUNNING", "RUNNING"]
 
     attached = LaunchedJob.attach(there.name.rpartition("/")[2], TARGET)

@@ -1,4 +1,4 @@
-"""Scalars are read out of event files as TensorFlow reads them, and of files that still grow."""
+"""Scalars are read from event files as TensorFlow reads them, even from files that are still growing."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_file_that_ends_within_a_record_is_read_up_to_that(tmp_path: Path, mis
 
 
 class _Buckets(Folder):
-    """Files of this machine in the place of a bucket."""
+    """Files on this machine in place of a bucket."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

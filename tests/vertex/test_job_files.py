@@ -1,4 +1,4 @@
-"""What is staged for a job: the closure of its gin files and the user's modules, and what of this machine it lacks."""
+"""The files staged for a job: its gin files and the user's modules; and local files that the job will lack."""
 
 from __future__ import annotations
 

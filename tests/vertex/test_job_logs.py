@@ -1,4 +1,4 @@
-"""A job's log is read from where reading stopped, and says what the job ran on, as submit tells at its end."""
+"""A job's log is read from where reading stopped, and names the job's devices, which submit reports at the end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _entry(name: str, second: int, **payload: Any) -> dict[str, Any]:
 
 
 class _Reader(LogReader):
-    """Reads from a list, two entries a page; pages of one question have one filter."""
+    """Reads from a list, two entries per page; all pages of one request have the same filter."""
 
     def __init__(self, late: timedelta = timedelta(minutes=1)) -> None:
         super().__init__("my-project", "123", late)
@@ -158,7 +158,7 @@ def test_the_words_for_it() -> None:
     assert read(CPU).about(tpu=True, emulated=False) == "cpu: nothing ran on the TPU"
     assert read(CPU).about(tpu=False, emulated=False) == "cpu"
     assert read(PRESENT).about(tpu=True, emulated=False) == "the CPU: nothing ran on the TPU, as JAX found no TPU"
-    assert read(NO_LIBTPU).about(tpu=False, emulated=False) == "not named in its log"  # there may be GPUs
+    assert read(NO_LIBTPU).about(tpu=False, emulated=False) == "not named in its log"  # the machine may have GPUs
 
 
 def test_what_is_wrong_without_a_tpu_is_as_much_as_is_known() -> None:
@@ -185,13 +185,13 @@ WARNING = [
 
 @pytest.fixture(autouse=True)
 def google(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients are redirected to Google's own Vertex AI."""
+    """Makes this process's clients use Google's own Vertex AI."""
     for name in (ROOT_VARIABLE, "STORAGE_EMULATOR_HOST"):
         monkeypatch.delenv(name, raising=False)
 
 
 def lines(ran_on: RanOn, machine: str = "v3-8") -> list[str]:
-    """Of the end of a job; those before it are of its name, its state and its folder."""
+    """Returns the lines about a job's end, without the first ones, which have its state, name and folder."""
     submitted = SimpleNamespace(
         name="projects/1/locations/us-central1/customJobs/2",
         display_name="run-1",

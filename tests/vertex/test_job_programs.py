@@ -1,4 +1,4 @@
-"""What the emulated Vertex AI is told of T5X: which images are its, and how their scripts run here."""
+"""The emulated Vertex AI's knowledge of T5X: which images contain T5X, and how their scripts run here."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_scripts_of_the_images_checkout_run_as_modules(command: list[str], words
 
 
 def test_a_long_argument_is_read_once() -> None:
-    """The server has no thread that could answer while it reads one again from each of its characters."""
+    """Matching again from each character would take so long that the server, with a single thread, could not answer."""
     words = ["sh", "-c", "x" * 2_000_000, "/" * 2_000_000]
     assert PROGRAMS.with_modules(words) == words
 

@@ -1,4 +1,4 @@
-"""What users write of a job: its machine and chip-hours, its bindings, where it goes, and secret variables."""
+"""The values that users give for a job: its machine and chip-hours, bindings, target, and secret variables."""
 
 from __future__ import annotations
 
@@ -231,10 +231,10 @@ def test_values_that_say_so_whatever_their_name(value: str) -> None:
 
 
 def test_a_long_value_is_read_once() -> None:
-    """One that is read again from each of its characters would never be done."""
+    """Matching again from each character would practically never end."""
     assert masked("X", "x" * 2_000_000) == "x" * 2_000_000
 
 
 def test_no_repr_shows_a_variable() -> None:
-    """As pytest writes it where an assertion fails."""
+    """Pytest shows the repr if an assertion fails."""
     assert "word" not in repr(TpuResources(env={"HF_TOKEN": "word"}))

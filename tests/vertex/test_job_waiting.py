@@ -1,4 +1,4 @@
-"""Waiting ends with the job, however that ends, with one's patience, or with Ctrl-C, of which none is lost."""
+"""Waiting ends with the job, however that ends, with the time limit, or with Ctrl-C, which is never lost."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from t5x_harness.vertex.waiting import Interrupts, Patience, WaitError, wait_for
 
 
 class _Job:
-    """A job whose states are known beforehand; it stays in the last one."""
+    """A job with predefined states; it stays in the last one."""
 
     name = "projects/1/locations/us-central1/customJobs/2"
     page = "https://console"
@@ -73,7 +73,7 @@ def test_each_look_is_followed_also_the_last() -> None:
 
 
 class _Disturbed(_Job):
-    """A job that can be looked at only after some errors."""
+    """A job whose state can be read only after some errors."""
 
     def __init__(self, *errors: VertexError) -> None:
         super().__init__("JOB_STATE_SUCCEEDED")
@@ -179,7 +179,7 @@ def test_nothing_is_begun_after_an_interrupt_that_was_dropped(interrupts: Interr
 def test_an_error_in_the_block_is_raised(interrupts: Interrupts) -> None:
     with pytest.raises(ValueError, match="refused"), interrupts.held():
         raise ValueError("refused")
-    with pytest.raises(KeyboardInterrupt):  # at once, as before the block
+    with pytest.raises(KeyboardInterrupt):  # raised at once, as before the block
         signal.raise_signal(signal.SIGINT)
 
 

@@ -1,4 +1,4 @@
-"""``t5x-harness submit`` before anything is sent: what it shows, and what it refuses."""
+"""``t5x-harness submit`` before anything is sent: the jobs that it shows, and the mistakes that it refuses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def dry(harness: Any) -> Any:
-    """Runs a dry run that ends with a status; returns what it prints."""
+    """Does a dry run that ends with a given status; returns its output."""
 
     def run(status: int, *arguments: str, files: tuple[str, ...] = ("run.gin",)) -> Any:
         return harness(status, "submit", *files, "--vertex=emulated", "--dry-run", "--no-check", *arguments)
@@ -105,12 +105,12 @@ def test_submits_at_once_check_in_folders_of_their_own_and_remove_those_of_kille
 ) -> None:
     folders: list[Path] = []
     (project / "temporary" / "t5x-harness-plan-killed").mkdir(parents=True)
-    (project / "temporary" / "t5x-harness-plan-killed" / "lock").touch()  # that nobody holds
+    (project / "temporary" / "t5x-harness-plan-killed" / "lock").touch()  # a lock that nobody holds
 
     def run_specs(specs: Sequence[RunSpec], workspace: Path, **_given: Any) -> Iterator[RunResult]:
         folders.append(workspace)
         if len(folders) == 1:
-            assert main(command) == 0  # another one, while this one is at work
+            assert main(command) == 0  # another command while this one is at work
             assert [folder.is_dir() for folder in folders] == [True, False]
         yield RunResult(specs[0], ())
 
@@ -193,7 +193,7 @@ def test_the_project_says_where_jobs_go(project: Path, harness: Any) -> None:
     shown = harness(0, "submit", "run.gin", "--dry-run", "--no-check").out
     assert "in europe-west4 of my-project" in shown
     assert "staged in gs://my-bucket/t5x-harness/staged/" in shown
-    assert "VTX11" in shown  # TPU jobs have no account of their own
+    assert "VTX11" in shown  # TPU jobs cannot have their own account
 
 
 @pytest.mark.parametrize(

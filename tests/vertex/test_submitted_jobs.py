@@ -1,4 +1,4 @@
-"""Jobs go the whole way, from gin files to metrics and lineage, on the emulated Vertex AI and with Google's own SDK."""
+"""Jobs from gin files to metrics and lineage, on the emulated Vertex AI and with Google's own SDK."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Submit = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="module")
 def environment() -> Iterator[Mapping[str, str]]:
-    """Of a shell whose Google clients go to an emulated Google Cloud, where a script stands for an image of T5X."""
+    """The variables of a shell with an emulated Google Cloud, in which a script replaces the image of T5X."""
     images = {"*stand-in*": f"{sys.executable} {STAND_IN}"}
     with GoogleSession(vertex=VertexOptions(images=images)) as session:
         variables = {"T5X_HARNESS_VERTEX_IMAGE": IMAGE, "T5X_HARNESS_VERTEX_BUCKET": "jobs-of-tests"}
@@ -52,7 +52,7 @@ def _command(*arguments: str) -> list[str]:
 
 @pytest.fixture
 def submit(environment: Mapping[str, str], project: Path) -> Submit:
-    """Runs ``t5x-harness submit`` in the project's folder, in that shell."""
+    """Runs ``t5x-harness submit`` in the project's folder, in the shell of ``environment``."""
     return lambda *arguments: _run(_command(*arguments), environment, project)
 
 
@@ -68,7 +68,7 @@ Folder("gs://jobs-of-tests", target.project).create_bucket(target.location)
 
 @pytest.fixture
 def script(environment: Mapping[str, str], project: Path) -> Callable[..., Any]:
-    """Runs a Python script in that shell, with a head before it, and reads the JSON that it prints last."""
+    """Runs a Python script, preceded by a head, in the shell of ``environment``; reads the JSON that it prints last."""
 
     def run(text: str, head: str = HEAD) -> Any:
         done = _run([sys.executable, "-c", head + text], environment, project)
@@ -93,7 +93,7 @@ def test_a_job_is_sent_followed_and_read_back(submit: Submit) -> None:
     assert sent["notes"] == []
     said = done.stderr
     assert "workerpool0-0: run_mode train" in said  # the job's log
-    assert said.index("read run.gin") < said.index("read model.gin")  # through /gcs, as Gin reads
+    assert said.index("read run.gin") < said.index("read model.gin")  # through /gcs, in Gin's order
     assert "JOB_STATE_RUNNING" in said
 
 
@@ -211,7 +211,7 @@ def test_a_second_ctrl_c_says_which_job_may_go_on(environment: Mapping[str, str]
 
 
 def _interrupted(patch: str, environment: Mapping[str, str], project: Path, *options: str) -> str:
-    """What ``submit`` says on standard error when a patch interrupts it, which has to be its end."""
+    """Returns the standard error of a ``submit`` that a patch interrupts, which has to end it."""
     words = [sys.executable, "-c", INTERRUPTED.replace("{patch}", patch), *_command("run.gin", *options)[3:]]
     done = _run(words, environment, project)
     assert done.returncode == 130, done.stderr
@@ -276,7 +276,7 @@ except DuplicateError as error:
 
 
 def test_of_two_that_send_the_same_job_at_once_the_second_is_cancelled(script: Any) -> None:
-    """Neither finds the other's when it looks, before it sends its own."""
+    """Neither finds the other's job when it looks, because both look before they send."""
     said, state = script(AT_ONCE)
     assert re.fullmatch(
         r"the same job was sent at the same moment: OTHER \(DISPLAY\), so projects/\d+/locations/us-central1/"

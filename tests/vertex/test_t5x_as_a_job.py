@@ -1,7 +1,7 @@
-"""T5X itself as jobs of the emulated Vertex AI: a sample config that is submitted, and the three jobs of a notebook.
+"""T5X itself in jobs of the emulated Vertex AI: a submitted sample config, and the three jobs of a notebook.
 
-The notebook's cells are of the shape of the public notebook for getting started with T5X on Vertex AI, and of its
-helpers; the SDK sends and follows its jobs in a process of its own.
+The notebook's cells resemble those of the public notebook for getting started with T5X on Vertex AI, and of its
+helpers. The SDK sends and follows the notebook's jobs in a separate process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_a_sample_config_trains_as_a_job(tmp_path: Path) -> None:
 pytest.importorskip("google.cloud.aiplatform")
 pytest.importorskip("gcsfs", reason="gcsfs is not installed")
 
-# The run's file is that of the clone which the images have in their working folder.
+# The config's run file is from the clone of T5X that the images have in their working directory.
 MODEL = """
 from __gin__ import dynamic_registration
 import __main__ as {script}
@@ -110,7 +110,7 @@ def test_a_notebook_trains_evaluates_and_infers(tmp_path: Path) -> None:
     assert found["states"] == dict.fromkeys(("train", "eval", "infer"), "JOB_STATE_SUCCEEDED"), done.stderr[-4000:]
     assert found["runs"] == ["eval-1", "infer-1", "train-1"]
     assert found["metrics"] == {"examples": 40.0}
-    # The job made it where the notebook's pretrained checkpoint lies in Google's bucket.
+    # The job generated the pretrained checkpoint at its place in Google's bucket.
     assert (tmp_path / "cloud/buckets/t5-data/pretrained_models/t5x/t5_1_1_tiny/checkpoint_1000").is_dir()
     runs = bucket / "experiments" / "translation" / "runs"
     assert "TRAIN_STEPS = 1002" in (runs / "train-1" / "config.gin").read_text()

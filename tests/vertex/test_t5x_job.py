@@ -1,4 +1,4 @@
-"""A run of T5X as the message that CreateCustomJob takes."""
+"""T5X runs as messages for CreateCustomJob."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_every_mode_goes_through_main(project: Path, mode: str) -> None:
 
 
 def _reading(project: Path, mode: str, text: str) -> T5XJob:
-    """A job that evaluates or infers with T5X's own config for that."""
+    """Returns a job that evaluates or infers with T5X's own config for that mode."""
     (project / "My run.gin").write_text(f"include 't5x/configs/runs/{mode}.gin'\n{text}")
     return _job(project, run_mode=mode)
 
@@ -174,7 +174,7 @@ def test_without_a_gin_file_there_is_no_job() -> None:
 
 @pytest.mark.parametrize("timeout", [0, -1, 0.5, "4h", True])
 def test_a_timeout_that_is_none_makes_no_job(project: Path, timeout: Any) -> None:
-    """0 would be a week of Vertex AI's, at no chip-hours of ours."""
+    """Vertex AI would take 0 as a week, but our calculation would yield no chip-hours."""
     with pytest.raises(JobError, match=f"^timeout {timeout!r}: give whole seconds above zero, such as 4 "):
         _job(project, timeout=timeout)
 

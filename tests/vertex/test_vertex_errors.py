@@ -1,4 +1,4 @@
-"""Errors of Google's libraries become one, which says what was asked for, why not, and what can be done."""
+"""Errors of Google's libraries become VertexErrors, which name the request, the reason and the fix."""
 
 from __future__ import annotations
 
