@@ -16,7 +16,7 @@ _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
 def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = None) -> Mapping[str, str]:
-    """Returns the variables to set for a process before it imports any library of Google's.
+    """Returns the variables to set for a process before it imports any of Google's libraries.
 
     Args:
       base: the environment to which they are added, whose proxy exceptions are kept; by default, the
@@ -29,8 +29,7 @@ def google_environment(endpoints: Endpoints, base: Mapping[str, str] | None = No
     return MappingProxyType(
         {
             **_proxies(endpoints, base),
-            # Clients trust only the session's CA: a client that bypasses the proxy refuses the certificate that it
-            # gets.
+            # Clients trust only the session's CA, so a client that bypasses the proxy refuses the certificate.
             **dict.fromkeys(bundles.split(), str(folder.authority)),
             "SSL_CERT_DIR": str(folder.no_certificates),
             # Storage, for clients whose URL can be set. TensorFlow has its URL compiled in, and goes through the proxy.

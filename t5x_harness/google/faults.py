@@ -24,7 +24,7 @@ class CountedFault:
     Attributes:
       times: the number of those that hit the fault; None for all.
       after: the number of matching ones that pass before the first one that hits it.
-      optional: whether a test may end although fewer than ``times`` have hit it.
+      optional: whether a test may end even if fewer than ``times`` have hit it.
     """
 
     times: int | None = 1

@@ -61,7 +61,7 @@ class FakeGcs:
         self._arm("truncate", bytes, which)
 
     def slow(self, *, bytes_per_second: float, **which: Any) -> None:
-        """Slows bodies down to this average pace, in both directions."""
+        """Slows bodies down to this average rate, in both directions."""
         self._arm("slow", bytes_per_second, which)
 
     @property

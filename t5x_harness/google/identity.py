@@ -83,7 +83,7 @@ class Authority:
         return self.key is not None and token.count(".") == 2 and time.time() < self._valid_until(token)
 
     def _verify(self, token: str) -> float:
-        """Returns when a web token expires; 0 if the session's key did not sign it."""
+        """Returns the time when a web token expires; 0 if the session's key did not sign it."""
         from cryptography.hazmat.primitives import serialization
         from google.auth import jwt
 

@@ -22,7 +22,7 @@ def read_json(body: bytes | str, parse_int: Callable[[str], int] = int) -> Any:
       parse_int: returns an integer, or raises ValueError for one that is refused.
 
     Raises:
-      BadJson: the text is not JSON, is not UTF-8 (which half a surrogate pair is not), has a number that is not finite,
+      BadJson: the text is not JSON, is not UTF-8 (as with half a surrogate pair), has a number that is not finite,
         or has too many levels.
     """
     try:

@@ -27,9 +27,9 @@ class EmulatedCloud:
     Any number of servers may run at once, each with its own ports, buckets and certificates.
 
     Args:
-      root: the folder that keeps the buckets; by default a temporary one, which is removed with the session.
-      app: makes the application for Cloud Storage, which is closed at the end: ``module:factory``, called with the
-        root.
+      root: the folder that stores the buckets; by default a temporary one, which is removed with the session.
+      app: the factory of the application for Cloud Storage, as ``module:factory``. It is called with the root, and the
+        application is closed at the end.
     """
 
     def __init__(

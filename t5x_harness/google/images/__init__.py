@@ -1,1 +1,1 @@
-"""Registries of container images, limited to the question which images exist: those that stand in for a command."""
+"""Registries of container images, limited to the question of which images exist: those that stand in for a command."""

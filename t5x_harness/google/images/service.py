@@ -1,4 +1,4 @@
-"""Registries of container images, limited to the question which images exist. Globs declare images without contents."""
+"""Registries of container images, limited to the question of which exist. Globs declare images without contents."""
 
 from __future__ import annotations
 

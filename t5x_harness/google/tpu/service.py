@@ -54,7 +54,7 @@ async def answer_compute(scope: Scope, send: Send) -> bool:
     """Answers requests for projects, zones and regions.
 
     Returns:
-      Whether it was such a request; otherwise nothing is sent.
+      Whether this was such a request; otherwise nothing is sent.
     """
     found = _COMPUTE_PATH.fullmatch(scope["path"])
     if found is None or scope["method"] != "GET":
@@ -120,7 +120,7 @@ class TpuService:
           folder: the folder for the workers' homes.
           programs: the folder of the session's ``ssh``, ``scp`` and ``gcloud``, which workers have first on PATH.
           settings: the settings of jobs, which workers share.
-          state: keeps TPU VMs and queued resources.
+          state: the state, which stores TPU VMs and queued resources.
         """
         options = settings.options
         self._workers = Workers(folder, programs, settings)
@@ -212,7 +212,7 @@ class _Request:
         return {**node, "apiVersion": "V2" if self.version == "v2" else "V2_ALPHA1"}
 
     def named(self, field: str, name: str, known: Sequence[str]) -> Json:
-        """Returns an accelerator type or a runtime version; raises ApiError if it is not known."""
+        """Returns an accelerator type or a runtime version; raises ApiError if it is unknown."""
         if name not in known:
             raise ApiError(StatusCode.NOT_FOUND, f"Resource '{self.name}' was not found")
         return {"name": f"{self.name.rpartition('/')[0]}/{name}", field: name}

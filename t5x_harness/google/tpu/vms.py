@@ -43,7 +43,7 @@ class TpuVms:
       pending_seconds: how long a node is CREATING, or a queued resource PROVISIONING.
       queued_seconds: how long a queued resource waits before that.
       workers: the workers of TPU VMs.
-      state: keeps everything.
+      state: the state, which stores everything.
       clock: returns the time in seconds since 1970.
     """
 

@@ -53,10 +53,10 @@ def aspect_key(name: str, aspect: str) -> str:
 
 
 class Resources:
-    """Messages by their full names, which have project numbers.
+    """Messages by their full names, which contain project numbers.
 
     Args:
-      state: keeps each message under its name as the key.
+      state: the state, which stores each message under its name.
       clock: returns the times of the messages.
     """
 
@@ -75,7 +75,7 @@ class Resources:
           The resource with its name, times and etag.
 
         Raises:
-          ApiError: ALREADY_EXISTS; NOT_FOUND, for its parent.
+          ApiError: ALREADY_EXISTS, or NOT_FOUND for its parent.
         """
         made: Kept = type(message)()
         made.CopyFrom(message)
@@ -182,7 +182,7 @@ class Services:
 
     Args:
       settings: the settings of Vertex AI.
-      state: keeps everything; by default, the state that ``settings.options.state`` names.
+      state: the state of everything; by default, the one that ``settings.options.state`` names.
 
     Attributes:
       clock: returns the times of resources.
@@ -220,7 +220,7 @@ class ApiCall:
     """One request to a method.
 
     Attributes:
-      rpc: the method of v1, whichever version was called.
+      rpc: the method of v1, regardless of the version that was called.
       request: a message of the class ``rpc.request``, with project numbers. The method may change it.
       services: the services that the method uses.
     """
@@ -235,5 +235,5 @@ FilterFunction = Callable[[Services, Any, Sequence[str]], bool]
 """A function in filters. It gets the services, a resource's message and the arguments.
 
 A function named ``Context.child_contexts`` stands for a field that the message does not have. Its arguments are the
-operator and the value that the field is compared with.
+operator and the value with which the field is compared.
 """

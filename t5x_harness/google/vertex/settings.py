@@ -36,9 +36,8 @@ class VertexOptions:
       queued_seconds: how long a job is queued.
       pending_seconds: how long a job is pending after that.
       running_seconds: the minimum time that a job is running, so that even clients that rarely poll see that state.
-      pod_hosts: the largest number of hosts with which a TPU slice has a process for each host, with the host's
-          devices.
-        A larger slice is one process with all devices.
+      pod_hosts: the largest number of hosts with which a TPU slice has a process for each host, with its devices. A
+        larger slice is one process with all devices.
       warm: whether Google's library is loaded when the server starts, instead of with the first request.
       expected: jobs that will be sent soon; None if that is not known.
       faults: the faults that are armed from the start.
@@ -79,7 +78,7 @@ class VertexOptions:
 
 @dataclasses.dataclass(frozen=True)
 class VertexSettings:
-    """The options, and what the server provides.
+    """The options, and the settings that the server provides.
 
     Attributes:
       root: the root of the object store, in which ``gs://b/x`` is the file ``buckets/b/x``.

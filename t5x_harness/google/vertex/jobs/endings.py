@@ -1,4 +1,4 @@
-"""The states of jobs, the errors with which they end, in the service's words if known, and the publishing of both."""
+"""The states of jobs and the errors with which they end, in the service's words if known, and how to publish both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process of a job as the server sees it: its folders, its output and its end; and waiting for several processes."""
+"""A process of a job as the server sees it: its folders, output and end; and how the server waits for several."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Guarded:
         return self._process.pid
 
     def stop(self, grace: float) -> None:
-        """Tells the process to end: SIGTERM now, and SIGKILL for it and all it has started after ``grace`` seconds.
+        """Tells the process to end: SIGTERM now, and SIGKILL for it and its descendants after ``grace`` seconds.
 
         May be called again; the earliest deadline counts.
         """

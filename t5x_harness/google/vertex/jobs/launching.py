@@ -112,7 +112,7 @@ def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
     folder = Store(settings.root).local(f"gs://{bucket}")
     if folder is not None and not folder.is_dir():
         notes.append(_NO_BUCKET.format(name=bucket))
-    if spec.tensorboard and not any(pool.slice for pool in found):  # a TPU job's also stays empty on the service
+    if spec.tensorboard and not any(pool.slice for pool in found):  # a TPU job's TensorBoard stays empty anyway
         notes.append(_NO_UPLOAD)
     return notes
 

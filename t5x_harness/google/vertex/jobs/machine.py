@@ -1,7 +1,7 @@
 """The life of a custom job: its states, the events that change them, and the commands that follow. Nothing is run here.
 
 The rules are those of the service's page "Understand the custom training service": a job ends when its primary replica
-exits with 0; any other exit ends it as well, except for the statuses of crashes that may be transient; after internal
+exits with 0; any other exit also ends it, except for the statuses of crashes that may be transient; after internal
 errors there are three attempts in total; a worker whose machine is lost starts again up to five times, and the whole
 job up to three times.
 """
@@ -93,7 +93,7 @@ class Exited:
     """The processes of a unit have ended.
 
     Attributes:
-      status: the exit status, as a shell has it: 128 plus the number of the signal that ended the process.
+      status: the exit status, as a shell reports it: 128 plus the number of the signal that ended the process.
     """
 
     unit: str

@@ -186,12 +186,12 @@ class Jobs:
         self._running.close()
 
     def close(self) -> None:
-        """Ends all jobs. No more can be started."""
+        """Ends all jobs. No further jobs can be started."""
         self._standbys.close()
         self.reset()
         self._ownership.close()
 
 
 def _kind(call: ApiCall) -> ResourceKind:
-    """Returns the kind of jobs that a method such as ``CancelCustomJob`` is for."""
+    """Returns the kind of jobs to which a method such as ``CancelCustomJob`` applies."""
     return next(kind for kind in KINDS.values() if kind.name in call.rpc.method)

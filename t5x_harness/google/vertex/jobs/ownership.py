@@ -20,8 +20,8 @@ from t5x_harness.google.vertex.services import Services, aspect_key
 
 _ASPECT = "owner"
 _SERVERS = "vertex-servers"
-# The seconds after which a server reports again that it is alive and looks for others' requests, and for which a
-# report counts.
+# The seconds between two reports of a server that it is alive, after each of which it looks for others' requests, and
+# the seconds for which a report counts.
 _BEAT_SECONDS = 0.25
 _SILENT_SECONDS = 30.0
 

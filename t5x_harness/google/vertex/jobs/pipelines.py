@@ -59,7 +59,7 @@ def _not_here(what: str, instead: str) -> ApiError:
     return ApiNotEmulated(f"{PRODUCT} does not emulate {what} in a TrainingPipeline: {instead}")
 
 
-# The states of pipelines have the numbers of the states of jobs; a state that only jobs have fails their pipeline.
+# The states of pipelines have the same numbers as those of jobs. A state that only jobs have fails the pipeline.
 _LAST_IN_COMMON = 8
 _SUCCEEDED, _FAILED, _FINAL = 4, 5, (4, 5, 7)
 
@@ -112,7 +112,7 @@ def follow_to_the_end(services: Services, job: Any) -> None:
 
 
 def _look_after(services: Services, name: str) -> None:
-    """Gives a pipeline the state of its job, if both still exist."""
+    """Updates a pipeline with the state of its job, if both still exist."""
     pipeline: Any = services.resources.find(name, TrainingPipeline)
     if pipeline is None or pipeline.state in _FINAL or not services.resources.exists(_job_name(pipeline)):
         return

@@ -140,7 +140,7 @@ class Programs:
         """Returns the variables of a process that runs one of the programs, is on a TPU, or is given variables.
 
         Args:
-          base: the variables so far.
+          base: the variables that are already set.
           _words_are_theirs: whether the process runs one of the programs.
           _slice: the slice on which it runs, if any.
           _pod: its place, if it is one host of several.

@@ -1,4 +1,4 @@
-"""A separate Python environment for each process of a job, so that what the job installs affects no other process.
+"""A separate Python environment for each process of a job, so that a job's installations do not affect other processes.
 
 The user's environment, in which the server runs, stands in for the Python of a container's image. In front of it, each
 process has a virtual environment that is empty at first. pip uses no index, and installs into the virtual environment.
@@ -141,7 +141,7 @@ def make(home: Path) -> None:
     """
     python = home / _FOLDER
     _Builder(system_site_packages=True, symlinks=True).create(python)  # True, because otherwise pip refuses --user
-    # Within the environment, so that pip may replace what is installed there.
+    # Within the environment, so that pip may replace packages that are installed there.
     (python / "user").mkdir()
     (home / _USER_BASE).symlink_to(Path(_FOLDER, "user"))
 
@@ -203,7 +203,7 @@ def _scripts(folder: Path) -> Sequence[str]:
 
 @functools.lru_cache(maxsize=1)
 def _scripts_at(folder: Path, _changed: int) -> Sequence[str]:
-    """Returns the same names, which are found again if the folder's modification time has changed."""
+    """Returns the same names; looks again only if the folder's modification time has changed."""
     return tuple(entry.name for entry in os.scandir(folder) if entry.is_file() and _runs_python_of(folder, entry.path))
 
 

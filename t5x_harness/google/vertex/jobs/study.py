@@ -1,4 +1,4 @@
-"""Hyperparameter tuning jobs: runs the trials of a job as custom jobs, and records their results."""
+"""Runs hyperparameter tuning jobs: starts their trials as custom jobs, and records the results."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Study:
         folder.mkdir(parents=True)
         self._log = JobLog.of(services, job.name, folder)
         self._begun = 0  # trials
-        self._active: dict[str, int] = {}  # custom jobs by name, with the places of their trials
+        self._active: dict[str, int] = {}  # the places of trials, by the names of their custom jobs
         self._failed = 0
         self._exhausted = False
         self._ending: tuple[JobState, endings.JobFailure] | None = None

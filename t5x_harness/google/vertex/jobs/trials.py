@@ -1,7 +1,6 @@
 """The trials of a study: the parameters that it searches, and each trial as a custom job with metrics and an entry.
 
-The service's default algorithm is Bayesian optimization. Here the values are drawn at random instead, as the job's log
-says.
+The service's default algorithm is Bayesian optimization. Here the values are random instead, and the job's log says so.
 """
 
 from __future__ import annotations

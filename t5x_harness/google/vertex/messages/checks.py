@@ -36,7 +36,7 @@ def named_resource(request: Message) -> tuple[str, str]:
 
 
 def check_location(request: Message, host: str) -> None:
-    """Checks that a request's location is that of its host.
+    """Checks that a request's location matches its host.
 
     Args:
       request: the request.
@@ -59,7 +59,7 @@ _VARIABLE = re.compile(r"\{([\w.]+)=([^}]+)\}")
 
 
 def check_names(rpc: Rpc, request: Any) -> None:
-    """Raises ApiError, with the right form, for a name that no resource of the method's kind can have."""
+    """Raises ApiError, with the correct form, for a name that no resource of the method's kind can have."""
     bound = _bound(rpc)
     if bound and not any(all(_fits(request, *each) for each in fields.items()) for fields in bound):
         wrong = [field for field in bound[0].items() if not _fits(request, *field)]
@@ -92,12 +92,12 @@ def _value(request: Any, field: str) -> str:
 
 @functools.cache
 def _pattern(template: str) -> re.Pattern[str]:
-    # The state keeps parts of a resource under its name and a number sign, which no name may have.
+    # The state stores parts of a resource under its name and a number sign, which no name may contain.
     return re.compile(re.escape(template).replace(r"\*\*", r"[^#]+").replace(r"\*", r"[^/#]+"))
 
 
 def check_times(request: Message) -> None:
-    """Raises ApiError (INVALID_ARGUMENT), with all of them, for times and durations out of protobuf's range.
+    """Raises ApiError (INVALID_ARGUMENT), with a list of them, if times or durations are out of protobuf's range.
 
     Protobuf's messages can hold some that neither JSON nor a clock can represent.
     """

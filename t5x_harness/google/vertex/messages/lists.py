@@ -83,7 +83,7 @@ def page_of(
       items: all items of the list, in their order.
       request: the request, with the ``page_token``.
       size: the number of items on a page.
-      name: returns what identifies an item in the list.
+      name: returns the text that identifies an item in the list.
 
     Raises:
       ApiError: INVALID_ARGUMENT: the token is not valid.
@@ -100,7 +100,7 @@ def page_size(request: Any, default: int, largest: int) -> int:
     """Returns the number of items on a page.
 
     Args:
-      request: the request, in whose ``page_size`` 0 means the default.
+      request: a request with ``page_size``, in which 0 means the default.
       default: the default number.
       largest: the largest number.
 

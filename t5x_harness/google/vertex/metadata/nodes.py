@@ -251,10 +251,10 @@ def query_context(call: ApiCall) -> Message:
 
 
 def query_artifact(call: ApiCall) -> Message:
-    """Returns what an artifact was made from and what was made from it, within a number of hops.
+    """Returns the nodes from which an artifact was made, and those made from it, within a number of hops.
 
     A hop is a step along an event, from an artifact to an execution or back. A message cannot distinguish 0 hops from
-    no number, so both stand for all.
+    no number, so both mean all nodes.
     """
     request = call.request
     artifact = get_node(call.services, request.artifact, ARTIFACT)

@@ -41,7 +41,7 @@ _SET_BY_THE_SERVICE = (
 
 
 def upload(call: ApiCall) -> Message:
-    """Registers a model, or a version of one."""
+    """Registers a model, or a new version of an existing model."""
     request = call.request
     name, version = register(
         call.services, request.parent, request.model, model_id=request.model_id, parent_model=request.parent_model
@@ -53,7 +53,7 @@ def upload(call: ApiCall) -> Message:
 def register(
     services: Services, parent: str, model: Any, *, model_id: str = "", parent_model: str = "", pipeline: str = ""
 ) -> tuple[str, str]:
-    """Registers a model, or a version of one.
+    """Registers a model, or a new version of an existing model.
 
     Args:
       services: the services, which store the model.
@@ -68,8 +68,8 @@ def register(
       The model's name and the version's number.
 
     Raises:
-      ApiError: INVALID_ARGUMENT, with everything that is wrong; FAILED_PRECONDITION: the model has no files; NOT_FOUND,
-        for its parent; ALREADY_EXISTS.
+      ApiError: INVALID_ARGUMENT, with everything that is wrong; FAILED_PRECONDITION, if the model has no files;
+        NOT_FOUND, for its parent; or ALREADY_EXISTS.
     """
     for field in _SET_BY_THE_SERVICE:
         model.ClearField(field)
@@ -133,7 +133,7 @@ def _faults(model: Any, model_id: str, parent_model: str) -> Iterator[FieldViola
 
 
 def _check_files(services: Services, uri: str) -> None:
-    """Raises ApiError for a folder without files, which the service would copy."""
+    """Raises ApiError if a folder has no files, because the service would copy them."""
     folder = Store(services.settings.root).local(uri) if uri else None
     if uri and (folder is None or not folder.is_dir() or next(folder.iterdir(), None) is None):
         raise failed_precondition(f'There are no files under "{uri}" to copy.')

@@ -28,7 +28,7 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def alias_faults(aliases: Iterable[str]) -> Iterator[FieldViolation]:
-    """Yields what is wrong with the aliases in a request."""
+    """Yields the errors in the aliases of a request."""
     for alias in aliases:
         if not _ALIAS.fullmatch(alias):
             message = f"{alias!r} does not match {_ALIAS.pattern}, which no number of a version does"
@@ -36,12 +36,12 @@ def alias_faults(aliases: Iterable[str]) -> Iterator[FieldViolation]:
 
 
 class Versions:
-    """Reads and changes the value that keeps a model.
+    """Reads and changes the value that stores a model.
 
     Args:
-      kept: a ``ListModelVersionsResponse``. Its first message is the model itself: its name, its times, and what all
-        versions share. Each other message is a version. A deleted version leaves an empty message, so that its number
-        is not used again.
+      kept: a ``ListModelVersionsResponse``. Its first message is the model itself: its name, its times, and the
+        fields that all versions share. Each other message is a version. A deleted version leaves an empty message, so
+        that its number is not used again.
     """
 
     def __init__(self, kept: Any) -> None:
@@ -105,8 +105,9 @@ class Versions:
           now: nanoseconds since 1970.
 
         Raises:
-          ApiError: NOT_FOUND; ABORTED: the etag is not current; FAILED_PRECONDITION: a field belongs to the version,
-            and not to the model, or vice versa.
+          ApiError: NOT_FOUND; ABORTED, if the etag is not current; FAILED_PRECONDITION, if a field belongs to the
+              version
+            but not to the model, or vice versa.
         """
         whole = version in ("", "-")
         target = self._own if whole else self._find(version)
@@ -131,7 +132,7 @@ class Versions:
         """Adds aliases to a version, which other versions then lose, and removes aliases with a leading ``-``.
 
         Raises:
-          ApiError: NOT_FOUND; FAILED_PRECONDITION: there would be no default version.
+          ApiError: NOT_FOUND, or FAILED_PRECONDITION if no default version would be left.
         """
         target, changes = self._find(version), set(changes)
         added = {change for change in changes if not change.startswith("-") and f"-{change}" not in changes}
@@ -186,7 +187,7 @@ class Versions:
         return shown
 
     def _etag(self, version: Any) -> str:
-        """Returns the later etag of the model and the version, because clients see a change of either."""
+        """Returns the later of the model's and the version's etags, because clients see changes to either."""
         return str(max(self._own.etag, version.etag))
 
 

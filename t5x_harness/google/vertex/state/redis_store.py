@@ -26,7 +26,7 @@ def open_fake_redis() -> RedisStore:
     Like the server's own ports, it serves only connections of this user and of root.
     """
     server = import_redis("fakeredis").TcpFakeServer(("127.0.0.1", 0), server_type="redis")
-    # With Nagle's algorithm, an answer of several pieces would wait 40 ms for the client's acknowledgment.
+    # With Nagle's algorithm, an answer in several pieces would wait 40 ms for the client's acknowledgment.
     handler = server.RequestHandlerClass
     server.RequestHandlerClass = type(handler.__name__, (handler,), {"disable_nagle_algorithm": True})
     server.daemon_threads = True
@@ -241,7 +241,7 @@ class RedisStore:
         Args:
           key: the key that is written.
           change: reads through the pipeline that it gets, and writes after the pipeline's ``multi()``.
-          results: whether to return the results of what was written, instead of what ``change`` returned.
+          results: whether to return the results of the writes instead of the result of ``change``.
         """
         keys = (_VALUE + key, _LIST + key, _SET + key)
         with self._state_errors():

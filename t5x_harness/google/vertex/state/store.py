@@ -36,7 +36,7 @@ class StateStore(Protocol):
         """Sets a value if the key does not exist; returns whether it did."""
 
     def update(self, key: str, change: Callable[[bytes], bytes]) -> bytes | None:
-        """Replaces a value with what ``change`` returns for it.
+        """Replaces a value with the result of ``change`` for it.
 
         ``change`` is called again after a concurrent write, so it must have no side effects. If it raises an error,
         nothing changes.

@@ -53,7 +53,7 @@ def write_experiment(call: ApiCall) -> Message:
 
 
 def _write(services: Services, requests: Sequence[Any]) -> None:
-    """Writes the data of all requests, or nothing if some of it is not valid."""
+    """Writes the data of all requests, or nothing if any of it is not valid."""
     checked = [found for request in requests for found in _checked(services, request)]
     for series, data in checked:
         _move_blobs(services, series, data)
@@ -98,7 +98,7 @@ def _violations(series: Any, data: Any, where: str) -> Iterator[FieldViolation]:
 
 
 def _move_blobs(services: Services, series: str, data: Any) -> None:
-    """Moves the bytes of blobs out of the points, to where clients write blobs themselves."""
+    """Moves the bytes of blobs from the points to the place where clients write blobs themselves."""
     for point in data.values:
         for blob in point.blobs.values if point.HasField("blobs") else ():
             if blob.data:

@@ -144,9 +144,8 @@ def claimed(services: Services, parent: str, display_name: str, kind: str) -> It
       kind: the kind of the child, such as ``TensorboardRun``.
 
     Raises:
-      ApiError: INVALID_ARGUMENT: the name is empty, or another child has it. Clients look for ``already exist`` in an
-          error with
-        this code, and not with ALREADY_EXISTS, and then continue with the other child.
+      ApiError: INVALID_ARGUMENT: the name is empty, or another child has it. Clients look for ``already exist`` in
+        an error with this code, and not with ALREADY_EXISTS, and then continue with the other child.
     """
     if not display_name:
         raise invalid_field("display_name", f"a {kind} has to have one")

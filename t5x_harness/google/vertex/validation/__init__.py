@@ -1,4 +1,4 @@
-"""Rules for the specs of Vertex AI jobs, for errors that the service refuses and errors that only break the job."""
+"""Rules for the specs of Vertex AI jobs: errors that the service refuses, and errors that break only the job itself."""
 
 from t5x_harness.google.vertex.validation.judging import (
     SpecVerdict,

@@ -24,7 +24,7 @@ class SpecViolation:
 
     Attributes:
       field: the service's name for the field: ``job_spec.worker_pool_specs[0].machine_spec.accelerator_type``.
-      message: what is wrong, followed by the smallest fix if one is known.
+      message: a description of the error, followed by the smallest fix if one is known.
       code: the code in the failure catalog, such as ``VTX04``, if there is one.
       source: the source of the rule, with a title and an address.
       rule: the rule's name in the file of rules.
@@ -105,7 +105,7 @@ _SPOKEN = {
 
 
 def accelerator_meant(given: str) -> str:
-    """Returns what to write instead of a name that is not an accelerator type; empty if no type is similar.
+    """Returns the replacement for a name that is not an accelerator type; empty if no type is similar.
 
     ``v3-32`` becomes the machine spec of that slice, and ``A100_80GIB`` becomes ``NVIDIA_A100_80GB``.
     """

@@ -25,7 +25,7 @@ _COMPUTE_ENGINE_FORM = re.compile(r"(?P<series>[a-z]+\d+[a-z]*)-[a-z]+-\d+[a-z]*
 
 
 def is_slice(name: str) -> bool:
-    """Returns whether Cloud TPU has a slice of that name."""
+    """Returns whether Cloud TPU has a slice with this name."""
     return find_slice(name) is not None
 
 

@@ -38,7 +38,7 @@ class Subject:
     """A ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf message of any version of the API.
 
     Attributes:
-      location: the region that the job was sent to; empty if it is not known, in which case no rule applies to it.
+      location: the region to which the job was sent; empty if it is not known, in which case no rule applies to it.
     """
 
     message: Any
@@ -128,7 +128,7 @@ def _join(at: str, name: str) -> str:
 
 
 class Confidence(enum.StrEnum):
-    """How certain it is that the service applies a rule; ``rules.toml`` explains each value."""
+    """The certainty that the service applies a rule; ``rules.toml`` explains each value."""
 
     OBSERVED = "observed"
     DOCUMENTED = "documented"

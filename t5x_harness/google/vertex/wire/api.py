@@ -1,4 +1,4 @@
-"""The API as a whole: a request's bytes in, a response's bytes out, whatever the transport."""
+"""The API as a whole: a request's bytes in, a response's bytes out, for any transport."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Api:
 
     Args:
       settings: the settings of Vertex AI.
-      state: keeps everything; by default, the state that ``settings.options.state`` names.
+      state: the state of everything; by default, the one that ``settings.options.state`` names.
       authority: decides which clients are admitted; by default, one with its own token.
 
     Raises:
@@ -75,7 +75,7 @@ class Api:
           path: the method's path in gRPC: ``/google.cloud.aiplatform.v1.JobService/GetCustomJob``.
           request: the request's bytes.
           token: the client's token; see :class:`Authority`.
-          host: the host of the request, without a port; its region has to be that of the request's location.
+          host: the host of the request, without a port; its region has to match the request's location.
           transport: the transport for the record; empty for the harness's own requests, which hit no fault and are not
             recorded.
 
@@ -177,7 +177,7 @@ class Api:
         self.services.closing.wait(fault.seconds)
 
     def close(self) -> None:
-        """Ends all jobs, ends all waiting, and closes the state."""
+        """Ends all jobs and all waiting, and closes the state."""
         self.services.closing.set()
         self._jobs.close()
         self.services.state.close()

@@ -48,7 +48,7 @@ class FieldViolation:
 
     Attributes:
       field: the field's path, such as ``job_spec.worker_pool_specs[0].replica_count``.
-      message: what is wrong with it.
+      message: a description of the error.
     """
 
     field: str

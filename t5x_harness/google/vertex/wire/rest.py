@@ -175,7 +175,7 @@ class RestRequest:
       body: the raw body.
       token: the client's token; empty for none.
       host: the host, without a port.
-      unrecorded: whether it is a request of the harness itself, which hits no fault and is not recorded.
+      unrecorded: whether the request is from the harness itself, which hits no fault and is not recorded.
     """
 
     verb: str
@@ -196,7 +196,7 @@ class RestAnswer:
 
 
 def answer_rest(api: Api, request: RestRequest) -> RestAnswer:
-    """Answers a request, if need be with an error in Google's form."""
+    """Answers a request, if necessary with an error in Google's form."""
     try:
         return RestAnswer(200, _answer(api, request))
     except ApiError as error:
@@ -262,7 +262,7 @@ def _read_body(part: Any, body: bytes, field: str) -> None:
     try:
         if not isinstance(document, dict):
             raise ValueError('Unknown name "": Root element must be a message.')
-        json_format.Parse(body, part)  # and not the document: this refuses duplicate names
+        json_format.Parse(body, part)  # parses the body again, to refuse duplicate names
     except (json_format.ParseError, RecursionError, ValueError) as error:
         if misspelt := [FieldViolation(each.field, each.message) for each in misspelt_accelerators(document, field)]:
             raise ApiError(

@@ -133,7 +133,7 @@ def message_class(name: str) -> type[Message]:
 
 _READING = threading.Lock()
 _NO_STUBS = ("grpc_channel", "host", "kind", "operations_client")
-_PROJECTS = "google.cloud.resourcemanager_v3.services.projects"  # which the library asks for project numbers
+_PROJECTS = "google.cloud.resourcemanager_v3.services.projects"  # the library asks it for project numbers
 
 
 @functools.cache
@@ -157,7 +157,7 @@ def _read(version: str) -> RpcTable:
 
 
 def _rpcs(transport: ModuleType, rest: ModuleType | None) -> Iterator[Rpc]:
-    """Yields the methods that a transport makes stubs for."""
+    """Yields the methods for which a transport makes stubs."""
     (made,) = (kind for name, kind in _classes(transport) if name.endswith("GrpcTransport"))
     bases = [kind for name, kind in _classes(rest) if name.endswith("RestTransport")] if rest else []
     channel = _StubRecorder()
