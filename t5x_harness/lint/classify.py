@@ -32,8 +32,7 @@ class Classification:
 
     Attributes:
       kind: its kind. A run config can be run as it is, a fragment is only included, and a broken file cannot be read
-          far enough
-        to know.
+        far enough to know.
       mode: the mode that a run config runs in, or would run in if it left nothing open; None for the others.
       reason: why it is of this kind, with the place of the fault in a broken file.
       location: the line of the file that makes it a run config: its binding of T5X's function, or the include that

@@ -52,8 +52,7 @@ def lint_program(
       program: the run, or the fragment.
       start: the ``time.perf_counter`` at which the stage began.
       run_if: when it is judged as a run; rules that need a whole run are not applied to a fragment.
-      on_slice: whether the user named the run's slice; if it is only the default, nothing is judged by it
-        it here.
+      on_slice: whether the user named the run's slice; if it is only the default, nothing is judged by it.
       begins_run: whether further stages are to follow, so that the config has to bind something to run.
     """
     from t5x_harness.lint.rules import RULES

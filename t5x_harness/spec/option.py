@@ -119,8 +119,8 @@ def option(
     """Declares a field that users can set.
 
     Names are derived from the field's: ``read_seconds`` is ``--read-seconds``, ``--t5x-read-seconds``, the ini value
-    ``t5x_read_seconds`` and the key ``read_seconds``. The field's type decides the form of its values and
-    the choices.
+    ``t5x_read_seconds`` and the key ``read_seconds``. The field's type decides the form of its
+    values and the choices.
 
     Args:
       default: the field's default.

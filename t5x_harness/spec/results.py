@@ -204,8 +204,7 @@ class StageResult(JsonValue):
       facts: the facts that the stage established, in display order: ``("mesh", "data 8 x model 1")``.
       not_checked: the checks that it could not make, in words; never silently empty.
       exercised: the number of units of real work that were done: statements read by lint, examples by resolve, arrays
-          planned,
-        programs compiled, steps trained, examples evaluated, lines inferred; 0 means nothing was proved.
+        planned, programs compiled, steps trained, examples evaluated, lines inferred; 0 means nothing was proved.
       seconds: the wall time.
       log_tail: the last lines of the run's log, if it failed.
       silenced: findings that the user ignores, by code or by a comment; they do not fail the stage.
