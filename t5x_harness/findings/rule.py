@@ -23,7 +23,7 @@ class Example:
     """A config that shows a rule at work; the rule's page prints it and a test runs it.
 
     Attributes:
-      gin: text of the config's own file.
+      gin: the text of the config's own file.
       bindings: the bindings of the command line.
       mode: the requested run mode.
       files: further files by name: included configs, modules with tasks, data.
@@ -49,7 +49,7 @@ class Mistake:
     """One kind of mistake.
 
     Attributes:
-      code: stable id from the failure catalogue.
+      code: the stable id from the failure catalogue.
       title: the mistake in a few words.
       why: the effect on the TPU, and the reason to obey the rule.
       bad: a config with the mistake.
@@ -79,7 +79,7 @@ class Found:
       severity: the severity, if it differs from the mistake's.
       location: a place that is better than that of ``at``, such as a line of the user's module.
       binding: a name that is better than that of ``at``.
-      edits: the same fix for a program to make.
+      edits: the same fix in a form that programs can apply.
     """
 
     message: str

@@ -64,7 +64,7 @@ def codes_to_silence(
     Args:
       ignore: codes, or families of them such as ``MSH``.
       select: codes or families to show; none selects all.
-      known: gives the codes of all rules; called only if there is something to look up.
+      known: returns the codes of all rules; it is only called if there are codes to look up.
     """
     valid = known() if ignore or select else ()
     return tuple(
@@ -79,7 +79,7 @@ def not_codes(codes: Sequence[str], known: Callable[[], Collection[str]]) -> str
 
     Args:
       codes: the codes that the user gave, or families of them such as ``MSH``.
-      known: gives the codes of all rules; called only if there is something to look up.
+      known: returns the codes of all rules; it is only called if there are codes to look up.
     """
     valid = known() if codes else ()
     wrong = next((given for given in codes if not any(_is_of(code, given) for code in valid)), None)

@@ -90,11 +90,11 @@ class StageReport:
         fix: str | None = None,
         binding: str | None = None,
     ) -> None:
-        """Adds an error of this stage; the same one twice counts once."""
+        """Adds an error of this stage; equal errors count once."""
         self.add([Finding(code, Severity.ERROR, self.stage, message, location, fix, binding)])
 
     def add(self, findings: Iterable[Finding]) -> None:
-        """Adds findings, except those that the user ignores; the same one twice counts once."""
+        """Adds findings, except those that the user ignores; equal findings count once."""
         for finding in findings:  # one by one, to keep the findings of a rule that stops later
             shown, silenced = split_silenced([finding], self.ignore, self.folder)
             self.findings += [finding for finding in shown if finding not in self.findings]

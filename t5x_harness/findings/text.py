@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Sequence
 
 _CELL = re.compile(r"( *)(\S+(?: \S+)*)")
-"""The spaces in front of a cell, and the cell: words with one space between them."""
+"""The spaces before a cell, and the cell: words with one space between them."""
 
 
 def paragraph(text: str) -> list[str]:
@@ -21,7 +21,7 @@ def wrap(text: str, width: int, first: str, rest: str) -> list[str]:
 
     Args:
       text: one or more lines.
-      width: columns to fill.
+      width: the number of columns to fill.
       first: the prefix of the first line.
       rest: the prefix of all other lines.
     """
@@ -43,7 +43,7 @@ def wrap_table(text: str, width: int, indent: str) -> list[str]:
 
     Args:
       text: lines in the form that :func:`t5x_harness.findings.text.columns` makes.
-      width: columns to fill.
+      width: the number of columns to fill.
       indent: the prefix of every line.
     """
     wrapped: list[str] = []
@@ -136,7 +136,7 @@ def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> Tab
       header: the headings of the columns; none by default.
 
     Returns:
-      One line per row, below the header. No line ends in a space, nor the text in a newline. Empty without rows.
+      One line per row, below the header's. No line ends in a space or a newline. The text is empty without rows.
     """
     # Cells hold no two spaces in a row, nor a line break: both would look like the end of a cell.
     body = [[" ".join(str(cell).split()) for cell in row] for row in rows]

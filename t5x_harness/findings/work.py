@@ -4,7 +4,7 @@ A stage is passed only if its work was counted while it was done: statements rea
 programs compiled, train steps made, examples evaluated to finite numbers, lines written. Work that was not counted is
 not inferred from the config or from the contents of objects. A stage without an error is therefore
 
-* failed (``RUN02``), with the reason if it is known, if it did none of its work;
+* failed (``RUN02``) if it did none of its work, with the reason if it is known;
 * not run, with the reason, if it did its work without a result that could be judged;
 * passed otherwise.
 
@@ -97,7 +97,7 @@ def loss_measures(scalars: Scalars) -> Iterator[Measure]:
 
 
 def infinite_losses(stage: Stage, scalars: Scalars) -> Iterator[Finding]:
-    """Yields one finding that names each NaN or infinite loss at its first step, if there is any."""
+    """Yields one finding that names each NaN or infinite loss at its first step, if there are any."""
     bad = []
     for tag, losses in _losses(scalars):
         step = next((step for step in sorted(losses) if not math.isfinite(losses[step])), None)
@@ -109,7 +109,7 @@ def infinite_losses(stage: Stage, scalars: Scalars) -> Iterator[Finding]:
 
 
 def undefined_metrics(stage: Stage, metrics: Iterable[Measure]) -> Iterator[Finding]:
-    """Yields one warning that names each NaN or infinite metric, if there is any.
+    """Yields one warning that names each NaN or infinite metric, if there are any.
 
     It is not an error: a metric such as a correlation is undefined for the few predictions of a small run if they
     are all alike.
@@ -121,7 +121,7 @@ def undefined_metrics(stage: Stage, metrics: Iterable[Measure]) -> Iterator[Find
 
 
 def why_no_number(metrics: Iterable[Measure]) -> str:
-    """Returns why metrics show nothing, which is that none is a finite number; empty if one is."""
+    """Returns why metrics show nothing, if none of them is a finite number; otherwise an empty text."""
     return "" if any(math.isfinite(each.value) for each in metrics) else "it gave no finite number"
 
 

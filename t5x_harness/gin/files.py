@@ -44,8 +44,8 @@ class ModuleFinder:
     """Looks up modules as Python would in a run of the config.
 
     Args:
-      path: folders in the order in which Python searches them; other entries are skipped.
-      t5x_parent: folder that holds the package ``t5x`` in use; it wins for that name.
+      path: the folders, in the order in which Python searches them; other entries are skipped.
+      t5x_parent: the folder that holds the package ``t5x`` in use; it wins for that name.
     """
 
     def __init__(self, path: Sequence[str | Path], t5x_parent: Path | None) -> None:
@@ -195,7 +195,7 @@ class FileFinder:
     Args:
       cwd: the run's working directory.
       search_paths: the folders of ``--gin_search_paths``; empty means T5X's default, the working directory.
-      t5x_parent: folder that holds the package ``t5x`` in use.
+      t5x_parent: the folder that holds the package ``t5x`` in use.
       modules: the finder of packages.
       buckets: a folder with a folder for each bucket; by default the one in which Vertex AI mounts them.
     """

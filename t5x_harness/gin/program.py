@@ -77,8 +77,8 @@ class Block:
 class Binding:
     """``scope/selector.param = value``.
 
-    ``target`` is the full name of the configurable, whatever alias the file uses. If static reading cannot know it,
-    ``resolved`` is false and ``target`` is the selector as written.
+    ``target`` is the full name of the configurable, regardless of the file's alias for it. If static reading cannot
+    know it, ``resolved`` is false and ``target`` is the selector as written.
     """
 
     location: Location
@@ -91,7 +91,7 @@ class Binding:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What this binds: a later binding with the same key replaces it."""
+        """The key of the bound value; a later binding with the same key replaces this one."""
         return self.scope, self.target, self.param
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ class MacroBinding:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What this binds: a later binding with the same key replaces it."""
+        """The key of the bound value; a later binding with the same key replaces this one."""
         return self.name, "gin.macro", "value"
 
     def __str__(self) -> str:
@@ -125,8 +125,8 @@ class GinProgram:
 
     Attributes:
       spec: the run that was read.
-      files: names of the files, each once, in the order in which they were opened.
-      statements: in the order of execution.
+      files: the names of the files, each once, in the order in which they were opened.
+      statements: the statements in the order of execution.
       problems: the problems that T5X would meet while reading.
       not_checked: the checks that static reading cannot make, in words.
       t5x_parent: the folder with the package ``t5x`` that was read; None for none.
@@ -265,7 +265,7 @@ class GinProgram:
 
     @cached_property
     def undefined_macros(self) -> tuple[tuple[str, Binding | MacroBinding], ...]:
-        """Macros that a final value uses and surely nothing defines, each with the first statement that uses it."""
+        """Macros that a final value uses but certainly nothing defines, each with the first statement that uses it."""
         found: dict[str, Binding | MacroBinding] = {}
         for statement in self.final.values():
             for macro in macros_in(statement.value):

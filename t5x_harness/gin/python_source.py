@@ -30,8 +30,7 @@ _FLAX_FIELDS = ("parent", "name")
 class Parameters:
     """The parameters of a function or class that Gin can bind: the names in order, and whether any other name works.
 
-    ``defaults`` has the defaults that are literals and not None. ``denied`` has the names that a decorator denies to
-    Gin.
+    ``defaults`` has the literal defaults other than None. ``denied`` has the names that a decorator hides from Gin.
     """
 
     names: tuple[str, ...]
@@ -273,7 +272,7 @@ def _executed(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _bound_names(tree: ast.Module) -> Iterator[str]:
-    """Yields the names that a module binds at top level, also from functions; a name comes once per binding."""
+    """Yields the names that a module binds at top level, including those that functions bind, once per binding."""
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()

@@ -1,4 +1,4 @@
-"""Reads a run's gin files and bindings in T5X's order into a :class:`GinProgram`, without importing what they name."""
+"""Reads a run's gin files and bindings in T5X's order into a :class:`GinProgram`, without importing any modules."""
 
 from __future__ import annotations
 

@@ -34,12 +34,12 @@ class Configurable:
     """A function, class or method.
 
     Attributes:
-      name: full name, ``t5x.utils.DatasetConfig``.
+      name: the full name, such as ``t5x.utils.DatasetConfig``.
       parameters: the parameters that Gin can bind, in order; None if the record does not list them.
       required: the parameters without a default.
       takes_any: whether it accepts any keyword.
       defaults: the recorded defaults that are numbers, booleans, texts or lists, which also stand for tuples.
-      denied: the parameters that its own decorator denies to Gin.
+      denied: the parameters that its own decorator hides from Gin.
     """
 
     name: str
@@ -174,7 +174,7 @@ class Snapshot:
         """Returns whether a module in use may have an unknown name, as names may be created at import.
 
         Args:
-          module: full name of the module.
+          module: the full name of the module.
           word: the name.
           anywhere: whether the word may be anything in the module's text, such as a method, and not only one of the
             module's own names.

@@ -20,7 +20,7 @@ def parse_module(source: str | bytes) -> ast.Module:
     """Returns the syntax tree of a module.
 
     Args:
-      source: text, or bytes in the encoding that they declare.
+      source: the text, or bytes in the encoding that they declare.
 
     Raises:
       SyntaxError: it is not Python.

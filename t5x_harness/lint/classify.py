@@ -31,12 +31,12 @@ class Classification:
     """The kind of a gin file, or of several that are run together, and the reason.
 
     Attributes:
-      kind: its kind. A run config can be run as it is, a fragment is only included, and a broken file cannot be read
+      kind: the kind. A run config can be run as it is, a fragment is only included, and a broken file cannot be read
         far enough to know.
       mode: the mode that a run config runs in, or would run in if it left nothing open; None for the others.
       reason: why it is of this kind, with the place of the fault in a broken file.
-      location: the line of the file that makes it a run config: its binding of T5X's function, or the include that
-        brings it; None for the others.
+      location: the line of the file that makes it a run config: its  binding of T5X's function, or the include that
+        leads to it; None for the others.
     """
 
     kind: FileKind

@@ -23,7 +23,7 @@ class StatementText:
     """One statement: an import, an include, a binding, or the head of a block.
 
     Attributes:
-      file: the file's name, as locations show it.
+      file: the file's name, as shown in locations.
       first: its first line, counted from 1.
       lines: its lines without their line ends; a trailing comment belongs to it.
       tokens: its tokens, whose rows count from 1 at the first line.

@@ -198,7 +198,7 @@ class _State:
         If more can be read, the errors that come to light were there all along.
 
         Args:
-          before: the config as it was.
+          before: the config before the change.
           mendable: whether errors that have edits also count.
         """
         hidden, hidden_before = self._hiding(), before._hiding()
@@ -280,7 +280,7 @@ class _Fixer:
                     yield group, finding
 
     def _try(self, groups: Sequence[Group]) -> bool:
-        """Applies edits, unless they leave a config worse than it was."""
+        """Applies edits, unless they make a config worse."""
         by_file: dict[Path, list[Edit]] = {}
         for edit in itertools.chain.from_iterable(groups):
             by_file.setdefault(Path(edit.file), []).append(edit)

@@ -115,7 +115,7 @@ class ConfiguredObject:
     Attributes:
       context: the config.
       target: the full name of the function or class; empty for none, in which case all parameters keep their defaults.
-      scope: the scope that it is called in.
+      scope: the scope in which it is called.
     """
 
     context: Context

@@ -1,8 +1,8 @@
 """The value that every writer writes, and the places in a source tree at which its findings are shown.
 
-A finding may lie in a file outside the repository, such as one of T5X's own configs that a run includes, or in a
+A finding may be in a file outside the repository, such as one of T5X's own configs that a run includes, or in a
 binding of the command line.  Formats that know only files of the repository show it at the line that leads there: the
-innermost include statement, or else the beginning of the config that is run. Its text tells the actual place.
+innermost include statement, or else the beginning of the config that is run. Its text names the actual place.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from t5x_harness.version import __version__
 SCHEMA_URI = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 SOURCE_ROOT = "%SRCROOT%"
 FINGERPRINT = "t5xHarnessFinding/v1"
-"""The name of the fingerprint, with the version of the way in which it is made."""
+"""The name of the fingerprint, with the version of its algorithm."""
 
 _LINE_NUMBERS = re.compile(r":\d+|\blines? \d+")
 

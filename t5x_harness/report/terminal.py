@@ -36,7 +36,7 @@ def render(
 
     Args:
       report: the runs.
-      width: columns to fill.
+      width: the number of columns to fill.
       color: whether to use terminal colors.
       facts: whether to also print the facts that each stage established.
       notes: whether to print notes, and the tables of arrays among the facts, rather than only their number.
@@ -80,7 +80,7 @@ def stage_failure(result: StageResult, *, width: int = 100, color: bool = False,
 
     Args:
       result: a stage that failed or was not run.
-      width: columns to fill.
+      width: the number of columns to fill.
       color: whether to use terminal colors.
       notes: whether to include notes.
     """
@@ -118,7 +118,7 @@ def run_failure(result: RunResult, *, width: int = 100, color: bool = False) -> 
 
     Args:
       result: a run in which a stage failed.
-      width: columns to fill.
+      width: the number of columns to fill.
       color: whether to use terminal colors.
     """
     result = printable(result)
@@ -282,7 +282,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
 
     Args:
       report: the runs.
-      width: columns to fill.
+      width: the number of columns to fill.
       color: whether to use terminal colors.
     """
     report, style = printable(report), Style(color)

@@ -67,7 +67,7 @@ def page(code: str, rules: Sequence[Rule[Any]], *, whole: bool = True) -> str:
     """Returns the page of one code as Markdown.
 
     Args:
-      code: such as ``GIN02``.
+      code: the code, such as ``GIN02``.
       rules: the rules that find it, one for each stage, earliest first.
       whole: whether the page has to be complete without other pages.
     """

@@ -1,1 +1,1 @@
-"""The settings of the user: on command lines, in variables, ini values and pyproject.toml."""
+"""The user's settings: on command lines, in variables, ini values and pyproject.toml."""

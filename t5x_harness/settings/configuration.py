@@ -131,8 +131,7 @@ class Configuration:
         Args:
           gin_files: the files, by paths as T5X takes them.
           *above: layers that precede those that are given here.
-          declared: the run, if the project declares it: its own options precede those that the project sets for all
-              runs.
+          declared: the run, if the project declares it: its own options precede those for all of the project's runs.
         """
         from t5x_harness.findings.silencing import codes_to_silence
 

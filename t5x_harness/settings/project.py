@@ -66,7 +66,7 @@ class DeclaredRun:
 
     Attributes:
       name: the run's name in reports.
-      gin_files: paths as T5X takes them, in order.
+      gin_files: the paths as T5X takes them, in order.
       layer: the options that it sets.
       line: the line at which the run is declared.
     """
@@ -82,11 +82,11 @@ class ProjectConfig:
     """The table of one pyproject.toml.
 
     Attributes:
-      root: folder of the pyproject.toml; relative paths start here.
+      root: the folder of the pyproject.toml, from which relative paths start.
       layer: the options of runs that the table sets.
       runs: the declared runs.
-      vertex: the values in the table for where jobs go, by the names of
-          :class:`~t5x_harness.vertex.target.VertexTarget`.
+      vertex: the target of jobs, as far as the table sets it, by the names of
+        :class:`~t5x_harness.vertex.target.VertexTarget`.
       tpu: the resources that promoted tests request by default, by the names of
         :class:`~t5x_harness.promotion.marker.TpuResources`; if it is set, configs are also promoted.
     """

@@ -1,4 +1,4 @@
-"""The choices of users: each is an enumeration of strings, so ``Stage.PLAN == "plan"``."""
+"""The values that users choose between: each is an enumeration of strings, so ``Stage.PLAN == "plan"``."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _FORMS = {bool: OptionForm.FLAG, int: OptionForm.COUNT, float: OptionForm.POSITI
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Option:
-    """One thing that can be set.
+    """One setting, which users can change.
 
     Attributes:
       field: the name of its field.
@@ -119,8 +119,7 @@ def option(
     """Declares a field that users can set.
 
     Names are derived from the field's: ``read_seconds`` is ``--read-seconds``, ``--t5x-read-seconds``, the ini value
-    ``t5x_read_seconds`` and the key ``read_seconds``. The field's type decides the form of its
-    values and the choices.
+    ``t5x_read_seconds`` and the key ``read_seconds``. The field's type decides the form of its values and the choices.
 
     Args:
       default: the field's default.
@@ -128,7 +127,7 @@ def option(
       words: the default in words; by default, the value itself.
       shell: its name as an argument of commands, if it is not derived from the field's.
       pytest: whether it is an option of pytest, or its names there.
-      old: whether pytest also takes it by its earlier name, which has no ``t5x``.
+      old: whether pytest also accepts it by its earlier name, which has no ``t5x``.
       ini: whether it is an ini value of pytest.
       key: whether it is a key of ``[tool.t5x_harness]``.
       prefix: the prefix of its names in pytest, and the name of its table in ``[tool.t5x_harness]``.

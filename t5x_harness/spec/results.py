@@ -38,7 +38,7 @@ class Edit(JsonValue):
     """Whole lines of a file, and their replacement.
 
     Attributes:
-      file: the file's name as locations show it: relative to the run's working directory, or absolute.
+      file: the file's name, as shown in locations: relative to the run's working directory, or absolute.
       first: the first line to replace, counted from 1.
       last: the last line to replace; ``first - 1`` to replace none and insert ``text`` before line ``first``.
       text: the replacement, in which each line ends with a line feed, even if the file's own line ends differ; empty to
@@ -58,14 +58,14 @@ class Finding(JsonValue):
     A message or fix longer than a page is shortened; see :func:`~t5x_harness.system.texts.shorten`.
 
     Attributes:
-      code: stable id from the failure catalogue, such as ``GIN01``.
+      code: the stable id from the failure catalogue, such as ``GIN01``.
       severity: see :class:`Severity`.
       stage: the stage that found it.
       message: a description of the failure, with the values that disagree.
       location: the binding, import or include at fault; None if no line is, which the message should say.
       fix: the smallest fix, as an instruction.
       binding: the full gin name of the binding at fault, such as ``train/utils.DatasetConfig.batch_size``.
-      edits: the same fix for a program to make, all of it or none; empty if a person has to decide.
+      edits: the same fix in a form that programs can apply, all of it or none; empty if a person has to decide.
     """
 
     code: str
@@ -118,7 +118,7 @@ class Change(JsonValue):
       before: the config's own value, as gin text.
       after: the value that ran, as gin text.
       why: the reason for the change.
-      what: what was changed.
+      what: the kind of thing that was changed.
     """
 
     binding: str
@@ -133,11 +133,12 @@ class Measure(JsonValue):
     """A number that a stage established; the stage's facts give it in a form for people.
 
     Attributes:
-      name: what was measured, the same in every version: ``parameters``, ``learning_rate``, ``loss``; see docs/plan.md.
+      name: the name of the quantity, the same in every version: ``parameters``, ``learning_rate``, ``loss``; see
+          docs/plan.md.
       value: the number; not finite if the run's own number is not.
       unit: its unit: ``bytes``, ``steps``, ``examples``, ``tokens``, ``devices``; empty for a number without one.
       of: the dataset, task, module of the model or part of the state that was measured; empty for the run.
-      step: the train step that it belongs to, or None.
+      step: the train step to which it belongs, or None.
     """
 
     name: str
@@ -175,7 +176,7 @@ class BoundValue(JsonValue):
     """The final value of a parameter or macro in a config, and the statements that bind it.
 
     Attributes:
-      name: as the winning statement writes it, ``train/utils.DatasetConfig.batch_size`` or ``BATCH_SIZE``.
+      name: the name as the winning statement writes it: ``train/utils.DatasetConfig.batch_size`` or ``BATCH_SIZE``.
       configurable: the full name of the parameter's configurable, such as ``t5x.utils.DatasetConfig``; None for a
         macro.
       assignment: the statement that won.
@@ -280,7 +281,7 @@ class RunResult(JsonValue):
       standins: the things that were generated because they are not available here, in words.
       bindings: every parameter and macro that the config binds, as in its text before any change, in the order
         in which they were first bound. Empty if the config was not read.
-      seconds: the time waited for all stages, imports included; ``timings`` is their own work.
+      seconds: the time waited for all stages, including imports; ``timings`` is their own work.
       auxiliary: the runs of its auxiliary jobs; the metrics of those that evaluate are also in ``metrics``.
     """
 

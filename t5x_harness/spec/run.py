@@ -20,9 +20,9 @@ class RunSpec(JsonValue):
     """What to run: gin files in order, bindings after them, the slice, the code, and how to run it.
 
     Attributes:
-      gin_files: paths as the user gave them, parsed in this order.
+      gin_files: the paths as the user gave them, parsed in this order.
       bindings: gin statements parsed after the files, without ``--gin.``: ``TRAIN_STEPS = 8``.
-      search_paths: folders where gin files and their includes are looked up, first match wins.
+      search_paths: the folders in which gin files and their includes are looked up; the first match wins.
       python_path: folders that are prepended to ``sys.path`` for the config's own modules.
       mode: the mode that the config is for; None to infer it from the config.
       slice: the TPU slice whose mesh is emulated, by name (``v3-8``) or topology (``v3:4x4``).

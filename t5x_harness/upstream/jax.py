@@ -146,9 +146,9 @@ class Contractions:
     """Numbers of contractions with float32 operands that were lowered; one in a loop counts once.
 
     Attributes:
-      rounded: at default precision.
-      exact: at a precision that the program requests; these are unchanged.
-      of_vectors: with a vector; these are also unchanged, as a TPU computes them outside the matrix unit.
+      rounded: contractions at default precision.
+      exact: contractions at a precision that the program requests; these are unchanged.
+      of_vectors: contractions with a vector; these are also unchanged, as a TPU computes them outside the matrix unit.
     """
 
     rounded: int = 0

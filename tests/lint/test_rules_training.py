@@ -379,7 +379,7 @@ def test_everything_that_is_found(folder: Folder, gin: str, found: str) -> None:
 
 
 def test_a_missing_checkpoint_is_named_with_those_beside_it_and_not_by_its_step(folder: Folder) -> None:
-    """TRAIN_STEPS is below 40, and above 4, which is meant."""
+    """TRAIN_STEPS is below 40, and above 4, the step that is meant."""
     folder.write({"model/checkpoint_4/checkpoint": "", "model/checkpoint_20/checkpoint": ""})
     path = f"{folder.path}/model/checkpoint_40"
     found = folder.findings(restored(path) + "TRAIN_STEPS = 30\n")

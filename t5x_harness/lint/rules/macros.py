@@ -209,7 +209,7 @@ def required_left(context: Context) -> Iterator[Found]:
 
 
 def _is_of_training_only(context: Context, macro: MacroBinding) -> bool:
-    """Returns whether the run evaluates or infers, and the macro is only read where training needs it."""
+    """Returns whether the run evaluates or infers, and only parameters that training needs read the macro."""
     if context.program.mode not in (Mode.EVAL, Mode.INFER):
         return False
     readers = [b for b in context.program.final_bindings if macro.name in {m.name for m in macros_in(b.value)}]
@@ -230,7 +230,7 @@ GIN27 = Mistake(
 
 @finds(GIN27, whole_program=True)
 def required_by_model(context: Context) -> Iterator[Found]:
-    """Finds each macro that a model's gin file requires and this run does not use."""
+    """Finds each macro that a model's gin file requires but this run does not use."""
     for macro in context.program.required_macros:
         if _is_of_training_only(context, macro):
             yield Found(

@@ -1,4 +1,4 @@
-"""GIN09, GIN23, GIN36, MSH02, MSH03 and MSH14: numbers that T5X, a slice, or the comment beside them contradicts."""
+"""GIN09, GIN23, GIN36, MSH02, MSH03 and MSH14: numbers that T5X, a slice, or the comment next to them contradicts."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class _Range:
     with_low: bool = True
 
     def holds(self, value: float) -> bool:
-        """Returns whether a number lies in the range; NaN lies in none."""
+        """Returns whether a number is in the range; NaN is in no range."""
         return (self.low <= value if self.with_low else self.low < value) and value < self.high
 
 

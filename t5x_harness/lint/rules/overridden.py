@@ -187,7 +187,7 @@ def beaten_by_scope(context: Context) -> Iterator[Found]:
     order = {id(statement): index for index, statement in enumerate(program.statements)}
     for binding in program.final_bindings:
         scopes = {r.scope for r, _ in program.uses(binding.target)}
-        # A call in a deeper scope takes bindings of this one, and of something more specific.
+        # A call in a deeper scope takes this scope's bindings, and more specific ones.
         if not scopes or not all(s != binding.scope and binding.scope in scope_chain(s) for s in scopes):
             continue  # used in a scope where this binding counts, in an unknown scope, or not at all
         winners = [program.lookup(binding.target, binding.param, scope) for scope in sorted(scopes)]

@@ -171,7 +171,7 @@ GCS10 = Mistake(
 
 @finds(GCS10)
 def bucket_name(context: Context) -> Iterator[Found]:
-    """Finds a bucket name that Cloud Storage refuses, where the run would write or restore."""
+    """Finds a bucket name that Cloud Storage refuses, in a path to which the run writes or from which it restores."""
     for given, faulty in ((_output(context), ""), (_checkpoint(context), r"[^a-z0-9._-]")):
         bucket = re.match("gs:/{2,}([^/]*)", given.value) if given is not None else None
         if given is None or bucket is None or not re.search(faulty, bucket[1]):

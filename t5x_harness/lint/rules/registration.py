@@ -1,4 +1,4 @@
-"""GIN10, GIN11, GIN28 and GIN29: names that Gin does not know where they are used."""
+"""GIN10, GIN11, GIN28 and GIN29: names that Gin does not know at the place of their use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def imports_of_file(program: GinProgram, snapshot: Snapshot, file: str) -> tuple
 
 
 def _selectors(program: GinProgram, snapshot: Snapshot, file: str) -> Iterator[tuple[str, str | None]]:
-    """Yields the names that a file uses, and what each means; None if that cannot be known."""
+    """Yields the names that a file uses with their meanings; None if a meaning cannot be known."""
     for statement in program.statements:
         if statement.location.file != file:
             continue

@@ -96,7 +96,7 @@ def path_against_mode(context: Context) -> Iterator[Found]:
     name = path.value.removesuffix("/").rpartition("/")[2]
     is_checkpoint = re.fullmatch(r"checkpoint_\d+", name) is not None
     shown = f"{path.at} = {format_value(path.value, limit=300)}"
-    # The prefix of a TensorFlow checkpoint, model.ckpt-1000000, also is a path to one.
+    # The prefix of a TensorFlow checkpoint, model.ckpt-1000000, is also a path to one.
     if mode == "specific" and not is_checkpoint and "ckpt" not in name and _uses_orbax(context):
         folder = path.value.removesuffix("/")
         meant = _checkpoint_meant(name)

@@ -73,7 +73,7 @@ def periods(context: Context) -> Iterator[Found]:
 
 
 def _steps(context: Context) -> tuple[ParameterValue, int, str] | None:
-    """Returns the total steps, the checkpoint's step and its path, if total steps count from the checkpoint's."""
+    """Returns the total steps, the checkpoint's step and its path, if the total includes the checkpoint's steps."""
     train = run_function(context, Mode.TRAIN)
     initial = initial_step(context)
     total = train.parameter("total_steps", int)

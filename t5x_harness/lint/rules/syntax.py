@@ -36,7 +36,7 @@ def unseen_character(line: str, detail: str) -> tuple[str, str] | None:
 
     Args:
       line: the line as the file has it. Strings and comments may contain any character.
-      detail: the parser's own words.
+      detail: the parser's message.
 
     Returns:
       None if no character is misleading.
@@ -71,7 +71,7 @@ _WORDS = {"true": "True", "false": "False", "none": "None", "null": "None", "nil
 
 
 def _forgotten_percent(context: Context, problem: Problem) -> tuple[str, str] | None:
-    """Returns the binding's key and the macro that its value must mean, if a ``%`` is all that is missing."""
+    """Returns the binding's key and the macro that its value has to mean, if only a ``%`` is missing."""
     match = _ASSIGNMENT.fullmatch(problem.subject.partition("#")[0].strip())
     if match is None or not _NAME.fullmatch(match["value"]):
         return None
