@@ -1,4 +1,4 @@
-"""The pytest plugin: hooks of a few lines that hand over to the modules beside this one.
+"""The pytest plugin: hooks of a few lines that call the other modules of this package.
 
 It is loaded in every pytest run of its environment, so nothing heavy is imported here and nothing happens unless gin
 files, the ``smoke`` marker or a fixture ask for it.
@@ -133,7 +133,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fails a test that has a mistake in one of the harness's markers, or is promoted and has no job."""
+    """Fails a test with a mistake in one of the harness's markers, or one that is promoted and has no job."""
     marks.begin(item)
     marks.check(item)
     promotion.check_promotable(item)

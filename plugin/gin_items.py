@@ -76,7 +76,7 @@ class StageItem(JobItem):
             return
         self.add_marker(SMOKE)
         with usage_errors():
-            if self.config.stash[PROMOTION].settings.defaults:  # configs have no markers of their own
+            if self.config.stash[PROMOTION].settings.defaults:  # configs have no markers
                 self.add_marker(TPU)
 
     def setup(self) -> None:

@@ -39,7 +39,7 @@ def failure_of(item: pytest.Item, result: StageResult) -> object:
 def columns_of(config: pytest.Config) -> tuple[int, int]:
     """Returns the width that pytest fills, and the width for the text of a failure, which is larger in a log."""
     if (given := getattr(config, "workerinput", {}).get(COLUMNS)) is not None:
-        return tuple(given)  # a process of pytest-xdist has no terminal of its own
+        return tuple(given)  # a process of pytest-xdist has no terminal
     reporter = config.pluginmanager.getplugin("terminalreporter")
     columns = terminal_columns(reporter) if reporter is not None else shutil.get_terminal_size().columns
     is_log = (reporter is None or not reporter.isatty) and "COLUMNS" not in os.environ

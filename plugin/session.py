@@ -47,7 +47,7 @@ class HarnessSession:
       settings: the settings of runs, from the options, the project and the folder.
       expects_runs: whether the session is going to make runs.
       promotes: whether the runs are jobs elsewhere, which handle Ctrl-C.
-      is_worker: whether this process is one of pytest-xdist's.
+      is_worker: whether this process is a worker of pytest-xdist.
       begun: the runs; None until one is requested.
     """
 
@@ -235,7 +235,7 @@ def configuration_of(config: pytest.Config) -> Configuration:
     """Returns the settings of the session's runs.
 
     Raises:
-      SettingsError: a value is none of those that there are, or pyproject.toml has a mistake in it.
+      SettingsError: a value is not a valid one, or pyproject.toml has a mistake in it.
     """
     here, root = config.invocation_params.dir, config.rootpath
     return Configuration(_layers(config, RUNS), load_project(root), here, root, pytest_name)
@@ -245,7 +245,7 @@ def job_settings(config: pytest.Config) -> dict[str, Any]:
     """Returns the settings of jobs from command line, environment and ini file, by field.
 
     Raises:
-      SettingsError: a value is none of those that there are.
+      SettingsError: a value is not a valid one.
     """
     return vars(JobSettings(**merged(JOBS, _layers(config, JOBS))))
 

@@ -53,7 +53,7 @@ def start() -> None:
 
 
 def _call(named: str) -> None:
-    """Calls ``MODULE:FUNCTION``, which sets T5X up, unless this interpreter lacks what T5X needs.
+    """Calls ``MODULE:FUNCTION``, which sets T5X up, unless this interpreter lacks T5X's requirements.
 
     Any program may be written in Python (gcloud is, and has its own interpreter). T5X cannot run in such an
     interpreter, so there is nothing to set up or to report.

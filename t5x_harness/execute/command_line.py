@@ -60,7 +60,7 @@ def words_of(spec: RunSpec, location: str) -> list[str]:
 
 
 def _parse_flags(words: Sequence[str]) -> None:
-    """Defines T5X's flags and sets them. A module may read them, and may define and read flags of its own.
+    """Defines T5X's flags and sets them. A module may read them, and may define and read its own flags.
 
     Other flags keep their values, and their validators are not called: this process may be the user's pytest.
     """

@@ -246,7 +246,7 @@ def infer_stage(run: Execution, report: StageReport) -> None:
 def infer_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
     """Predicts with the checkpoint that a train config wrote, as an infer job for it would.
 
-    A model whose data has no inputs is asked for scores, because there is nothing to predict from. A checkpoint that
+    A model whose data has no inputs returns scores, because it has nothing to predict from. A checkpoint that
     was written without orbax is read without it: at gs://, orbax deletes unknown files.
 
     Raises:

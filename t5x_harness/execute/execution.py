@@ -294,7 +294,7 @@ class Execution:
         """Returns the finding for the error that ended a stage.
 
         If no rule knows the error, or if the harness stopped before T5X was at work, T5X is asked. Returns None if an
-        operation of the harness failed and the findings say why already.
+        operation of the harness failed and the findings already give the reason.
         """
         from t5x_harness.execute.asking import error_of_t5x
         from t5x_harness.resolve.exceptions import passed_through_t5x, raised_by_harness

@@ -54,7 +54,7 @@ class PreparedRun:
     examples: int | None
 
     def role(self, parameter: str) -> DataRole:
-        """Returns the dataset bound to one of the entry point's parameters."""
+        """Returns the dataset that is bound to a parameter of the entry point."""
         return next(r for r in self.roles if r.parameter == parameter)
 
     def tasks(self, role: DataRole) -> Sequence[seqio.Task]:

@@ -56,7 +56,7 @@ def job(run: Execution, shrink: bool, steps: int | None = None, standins: bool =
     Returns:
       ``prepared``, a StageResult with the changes; ``output``, the binding of the folder that the run writes into: its
       ``name``, as the command line takes it, and ``address``, the ``gs://`` or ``/gcs/`` folder that the config itself
-      names, both empty if there is none; and ``first_step``, the step that training starts from, or 0.
+      names, both empty if it names none; and ``first_step``, the step that training starts from, or 0.
     """
 
     def prepare(run: Execution, report: StageReport) -> None:
@@ -132,7 +132,7 @@ def artifacts(run: Execution) -> dict[str, Any]:
 class ProgramProcess:
     """One program, which is lowered, and then compiled once no other process on this machine compiles.
 
-    Its arguments set up this process for the run that the program is one of; see
+    Its arguments set up this process for the run that the program belongs to; see
     :func:`~t5x_harness.execute.execution.open_execution`.
     """
 

@@ -68,7 +68,7 @@ def empty(folder: RunOutput, restored: Iterable[str] = ()) -> None:
 
     Args:
       folder: the run's folder.
-      restored: the checkpoints that its config names, or folders of checkpoints. They stay, even in this folder.
+      restored: the checkpoints that its config names, or folders of checkpoints. They remain, even in this folder.
     """
     if not folder.is_in_bucket:
         return
@@ -92,7 +92,7 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: StandInP
       config: the parsed config.
       model_dir: the folder that the run writes into, as T5X is given it.
       workspace: the run's folder.
-      policy: whether stand-ins are generated; if not, paths stay without a value.
+      policy: whether stand-ins are generated; if not, paths remain without a value.
 
     Returns:
       The changes; ``%gin.REQUIRED`` stands for a path without a value.

@@ -1,6 +1,6 @@
 """The arithmetic of shrinking: how small each number of a config, and each array of its checkpoint, may become.
 
-Every function keeps what the mesh and T5X check: whatever divided the original divides the result, and a value at or
+Every function preserves what the mesh and T5X check: any divisor of the original divides the result, and a value at or
 below its target does not change.
 """
 
@@ -43,7 +43,7 @@ class Axes:
     """The numbers of devices along the mesh's axes.
 
     Attributes:
-      data: positions along the data axis of the slice's mesh, which decide what divides the original.
+      data: the positions along the data axis of the slice's mesh, which determine the original's divisors.
       model: devices along the model axis, the same wherever the run executes.
       executed: positions along the data axis of the mesh that the run executes on, a divisor of ``data``; None for all.
     """
@@ -86,7 +86,7 @@ def small_heads(heads: int, axes: Axes, kv_heads: int = 1) -> int:
 
 
 def small_width(width: int, target: int, axes: Axes, multiple_of: int = 1) -> int:
-    """Returns a model dimension near ``target``, divisible by what divided the original.
+    """Returns a model dimension near ``target`` that keeps the original's divisors.
 
     Args:
       width: the original dimension.

@@ -15,7 +15,7 @@ from t5x_harness.spec import Reason, Stage
 
 
 def resolve_stage(run: Execution, report: StageReport) -> None:
-    """Parses the config, builds what it names and samples its data."""
+    """Parses the config, builds the objects that it names, and samples its data."""
     spec = run.spec
     registrations = run.open_config()
     assert run.config is not None

@@ -183,7 +183,7 @@ def _place_in_bucket(start: StartPoint, step: int) -> str | None:
 
 
 def _remove(address: str, local: Path) -> None:
-    """Removes the run's copy of a checkpoint from its bucket in a way that clears TensorFlow's cache, too.
+    """Removes the run's copy of a checkpoint from its bucket in a way that also clears TensorFlow's cache.
 
     TensorFlow caches an object's size for some seconds, and fails to read an object that has since shrunk. The
     user's code, or an earlier run in this process, may have read the checkpoint. TensorFlow forgets objects that it
@@ -300,7 +300,7 @@ def _write_legacy(
     checkpoint = place / f"checkpoint_{step}"
     write_legacy_checkpoint(checkpoint, values, apart, in_bucket=in_bucket)
     if in_bucket and kind is CheckpointKind.PUBLISHED:
-        # If T5X evaluates a checkpoint at gs://, orbax deletes the folders in it, or beside it, that have no such
+        # If T5X evaluates a checkpoint at gs://, orbax deletes the folders in it, or next to it, that have no such
         # file. Buckets of published models refuse that, and T5X continues; emulated ones refuse nothing.
         for committed in (checkpoint, *(checkpoint / name.replace("/", ".") for name in apart)):
             (committed / _COMMITTED).write_bytes(b"")

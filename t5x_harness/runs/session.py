@@ -168,7 +168,7 @@ class RunRegistry:
         The next runs begin to work ahead if they may and this one is not a job.
 
         Args:
-          spec: what to run.
+          spec: the spec of the run.
           stage: one of its stages.
           context: the context in which it is made, if this call is the first for it.
           origin: the requester of the run; the first one counts.
@@ -208,7 +208,7 @@ class RunRegistry:
         """Runs all stages of a run and ends its process.
 
         Args:
-          spec: what to run.
+          spec: the spec of the run.
           context: see :meth:`stage`.
           origin: the requester of the run.
           may_fail: whether the caller judges a failure, which then is not a failure of the session.

@@ -9,7 +9,7 @@ from t5x_harness.spec import RunSpec, Stage, StageResult
 
 
 class StageFailed(Exception):
-    """A stage of a run failed; the result says why."""
+    """A stage of a run failed; the result has the reason."""
 
     def __init__(self, result: StageResult) -> None:
         super().__init__(f"{result.stage} failed")
@@ -19,7 +19,7 @@ class StageFailed(Exception):
 def stages_of(spec: RunSpec) -> tuple[Stage, ...]:
     """Returns the stages of a run, in order: only lint if its config shows no mode.
 
-    The last stage that a run asks for need not be one of its mode's: an infer config has nothing to train.
+    The last stage that a run requests need not be a stage of its mode: an infer config has nothing to train.
     """
     if spec.mode is None:
         return (Stage.LINT,)

@@ -61,7 +61,7 @@ def runtime_of(spec: RunSpec) -> Runtime:
       spec: the run, which has its choice of a runtime, its folder, and the folders at the start of its import path.
 
     Raises:
-      RuntimeChoiceError: ``installed`` was asked for and there is none.
+      RuntimeChoiceError: ``installed`` was requested and no T5X is installed.
     """
     return find_runtime(spec.runtime, folders_of(spec.cwd, spec.python_path))
 
@@ -80,7 +80,7 @@ def find_runtime(preference: str = RuntimeChoice.AUTO, folders: Sequence[str] = 
       folders: folders that will be at the start of the import path and are not there yet.
 
     Raises:
-      RuntimeChoiceError: ``installed`` was asked for and there is none.
+      RuntimeChoiceError: ``installed`` was requested and no T5X is installed.
       ValueError: there is no such preference.
     """
     if preference not in list(RuntimeChoice):
@@ -117,7 +117,7 @@ def find_runtime(preference: str = RuntimeChoice.AUTO, folders: Sequence[str] = 
 
 
 def shadow_of_t5x(folders: Sequence[str] = ()) -> str:
-    """Returns the module or package that Python takes for T5X only because of its name; empty if there is none.
+    """Returns the module or package that Python mistakes for T5X because of its name; empty if there is none.
 
     Runs skip it, but ``python -m t5x.train`` does not, and fails.
 
@@ -276,7 +276,7 @@ def program_environment(
       preference: ``auto`` lets each process search again, because its import path may differ. Processes that find no
         T5X use the one that was found here.
       environment: the environment to start from; this process's own by default.
-      pod: the process's place, if it is one of the slice's hosts and not all of them in one.
+      pod: the process's place, if it is a single host of the slice and does not stand for all of them.
     """
     base = dict(os.environ if environment is None else environment)
     processes = pod.processes if pod else 1

@@ -114,8 +114,8 @@ def without_frames(dump: str, *, entry_file: str) -> str:
     """Removes from a faulthandler dump the frames that lead a thread into the user's code.
 
     Args:
-      dump: the output of :mod:`faulthandler`: for each thread a header and a line ``File "…", line n in f`` for every
-        frame, innermost first.
+      dump: the output of :mod:`faulthandler`, which has for each thread a header and a line ``File "…", line n in f``
+        for every frame, innermost first.
       entry_file: the end of a path; the first frame in that file and all outer frames are removed.
     """
     kept: list[str] = []

@@ -2,7 +2,7 @@
 
 A filter (seccomp with user notification) makes the kernel stop some system calls of this process, its threads and all
 processes that they start: each ``connect``, each ``sendto`` with an address, each ``sendmsg`` or ``sendmmsg`` that
-opens a connection (TCP fast open), and each ``socket`` of an unusual family. It asks a small process beside it, which
+opens a connection (TCP fast open), and each ``socket`` of an unusual family. It asks a small helper process, which
 checks the address. A call to this machine continues; any other gets EACCES and a line on stderr that names host, port
 and program. io_uring, which could do all of this unseen, is not available there (ENOSYS), as in Docker's containers.
 

@@ -139,7 +139,7 @@ class _RunWatch:
                 self._status = status
 
     def _clear(self) -> list[int]:
-        """Kills all processes below, and returns those that do not end."""
+        """Kills all processes below this one, and returns those that do not end."""
         deadline = time.monotonic() + CLEARING_SECONDS
         pause = 0.001
         while self._reap():

@@ -37,7 +37,7 @@ class OwnHost:
 
     Args:
       environment: the process's whole environment.
-      socket_path: the path of a socket on which it serves other sessions, too; None for none.
+      socket_path: the path of a socket on which it also serves other sessions; None for no socket.
 
     Attributes:
       control: the connection to the zygote.

@@ -61,7 +61,7 @@ class WarmZygotes(Closing):
         self._newest = zygote
 
     def take_changed_file(self) -> str:
-        """Returns an imported file that a session has found changed since the last call; empty if there is none."""
+        """Returns an imported file that a session has found changed since the last call; empty if none was."""
         for zygote in [zygote for zygote in self._retired if zygote.has_ended]:
             self._retired.remove(zygote)
             zygote.close()

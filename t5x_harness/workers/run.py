@@ -27,7 +27,7 @@ OnProgress = Callable[[Mapping[str, Any]], None]
 Environment = Mapping[str, str | None]
 """Variables to add to the environment; None removes one."""
 
-# How long a run may stay stopped before it counts as dead.
+# How long a run may remain stopped before it counts as dead.
 STOP_SECONDS = 2.0
 # How long after a call's limit messages that have already arrived are read.
 LATE_SECONDS = 0.2
@@ -72,7 +72,7 @@ class RunProcess(Closing):
     ) -> Any:
         """Calls ``object.method(**kwargs)``.
 
-        The first call also waits for the factory, and raises what the factory raised.
+        The first call also waits for the factory, and raises the factory's exception.
 
         Args:
           method: the name of the method.
@@ -109,7 +109,7 @@ class ForkedRun(RunProcess):
         self._lock = threading.RLock()  # held during a call; a callback of the call may close the run
         self._calls = 0
         self._busy = True  # until the run answers, it may still be in its factory
-        self._closing = False  # another thread asked for the end
+        self._closing = False  # another thread requested the end
         self._over = ""  # the reason that no further reply will come; empty while one may
         self._stopped: tuple[str, float] | None = None  # the signal, and the time when it came
         self._last_event: Mapping[str, Any] | None = None

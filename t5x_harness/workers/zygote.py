@@ -108,7 +108,7 @@ class Zygote(Closing):
         return self._host is None or self._host.has_ended
 
     def take_changed_file(self) -> str:
-        """Returns an imported file that a session has found changed since the last call; empty if there is none."""
+        """Returns an imported file that a session has found changed since the last call; empty if none was."""
         with self._lock:
             if self._host is None or not self._ready:
                 return ""

@@ -1,4 +1,4 @@
-"""A run that reports what it had to import and convert after it was forked."""
+"""A run that reports its imports and conversions after the fork."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LENGTHS = {"inputs": 32, "targets": 16}
 
 
 class Watched:
-    """A run between two looks at what this process holds."""
+    """A run between two looks at this process's modules and conversions."""
 
     def __init__(self, argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> None:
         self._modules = set(sys.modules)

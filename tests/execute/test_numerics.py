@@ -41,7 +41,7 @@ NOT_CHECKED = (
 
 @pytest.fixture
 def numerics() -> Iterator[Contractions]:
-    """Puts the numerics of a run with the option in force; yields the count of what this process had lowered before."""
+    """Turns on a TPU's numerics, as a run with the option does; yields the counts of products lowered before."""
     before = lowered()
     use_tpu_numerics(True)
     yield before

@@ -175,7 +175,7 @@ def test_a_checkpoint_keeps_its_names_and_shrinks_as_the_model_does() -> None:
 
 
 def test_an_optimizers_state_has_the_form_that_it_has_at_its_size() -> None:
-    """Adafactor factors arrays of 128 rows and more, and keeps one of no use in place of the other form."""
+    """Adafactor factors arrays of 128 rows and more, and keeps an unused array in place of the other form."""
     name = "state/param_states/dec/kernel/v"
     shrunk = sizes.Shrunk([leaf(name, 1)], [leaf(name, 32, 32)], {})
     assert shrunk.shape(name, (1,)) == (32, 32)

@@ -174,7 +174,7 @@ Collect = Callable[..., Sequence[pytest.Item]]
 
 @pytest.fixture
 def collect(pytester: pytest.Pytester, folder: Path) -> Collect:
-    """Collects those of the configs ``a.gin`` to ``f.gin`` and a test that are named."""
+    """Collects the named ones of the configs ``a.gin`` to ``f.gin`` and a test."""
     for name in "abcdef":
         shutil.copy(folder / "infer.gin", folder / f"{name}.gin")
     pytester.makepyfile(test_own="def test_own(): pass")

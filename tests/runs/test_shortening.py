@@ -1,4 +1,4 @@
-"""No finding is longer than a page, whatever its parts."""
+"""No finding is longer than a page, regardless of its parts."""
 
 from __future__ import annotations
 

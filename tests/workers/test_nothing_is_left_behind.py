@@ -263,7 +263,7 @@ def test_a_killed_parent_leaves_nothing(tmp_path: Path, assert_gone: AssertGone,
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path, assert_gone: AssertGone) -> None:
     process, pids = _start_program(tmp_path, "wait")
-    os.killpg(process.pid, signal.SIGINT)  # what a terminal does
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate()
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert process.returncode == -signal.SIGINT

@@ -1,4 +1,4 @@
-"""A zygote that is kept forks runs for other sessions if its imports are what theirs would have been."""
+"""A zygote that is kept forks runs for other sessions if its imports equal those that they would have made."""
 
 from __future__ import annotations
 
