@@ -48,10 +48,10 @@ class ClientProcess:
     Args:
       environment: the whole environment of the process.
       log: the file for its output.
-      interpreter: the Python interpreter that it runs.
+      interpreter: the Python executable that it runs.
 
     Attributes:
-      interpreter: the Python that it runs.
+      interpreter: the Python executable.
     """
 
     def __init__(self, environment: Mapping[str, str], log: Path, interpreter: str = sys.executable) -> None:

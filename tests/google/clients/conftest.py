@@ -122,7 +122,7 @@ def read_back(readers: Mapping[str, Reader]) -> Callable[..., None]:
 
 @pytest.fixture
 def fetch_folder(readers: Mapping[str, Reader], tmp_path: Path) -> Callable[[str, str], Path]:
-    """Returns a function that copies objects with a prefix to a folder. Two clients have to read the same bytes."""
+    """Returns a function that copies objects with a prefix to a folder. Two clients, not TensorFlow, have to agree."""
     from google.cloud import storage
 
     def fetch(bucket: str, prefix: str) -> Path:

@@ -19,8 +19,7 @@ from t5x_harness.google.vertex.jobs.guarded import Guarded, Task
 from t5x_harness.google.vertex.jobs.programs import find_programs
 from t5x_harness.google.vertex.jobs.standby_process import PROGRAM
 
-# Variables that differ between jobs, and that no imported library reads. The folder of HOME moves to the job with the
-# interpreter.
+# Variables that differ between jobs, and that no imported library reads. The folder of HOME moves to the job as well.
 _OWN = frozenset({"HOME", "TMPDIR", "CLUSTER_SPEC", "TF_CONFIG"})
 _OWN_PREFIXES = ("AIP_", "CLOUD_ML_")
 

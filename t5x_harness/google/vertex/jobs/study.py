@@ -68,7 +68,7 @@ class Study:
         folder = job_folder(services.settings, job.name)
         folder.mkdir(parents=True)
         self._log = JobLog.of(services, job.name, folder)
-        self._begun = 0  # trials
+        self._begun = 0  # the number of trials
         self._active: dict[str, int] = {}  # the places of trials, by the names of their custom jobs
         self._failed = 0
         self._exhausted = False

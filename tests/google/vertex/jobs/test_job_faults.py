@@ -13,8 +13,7 @@ from t5x_harness.google.vertex.faults import VertexFault, no_room
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.settings import VertexOptions
 
-# Prints whether it runs for the first time, and ends by itself the second time. Its mark is outside the folders that
-# are emptied.
+# Prints whether it runs for the first time; ends by itself the second time. Its mark is outside the emptied folders.
 AGAIN = "if [ -e ../ran ]; then echo again; else touch ../ran; echo first; sleep 100; fi"
 
 

@@ -138,8 +138,7 @@ def test_a_job_runs_a_module_of_its_packages(service: Any) -> None:
     assert service.said(job) == ["helped ['--n=1', 'two words'] fast"]
 
 
-# Leaves a file in its package, and makes the package read-only; ends by itself the second time. Its mark is outside its
-# own folders.
+# Leaves a file in its package, and makes the package read-only; ends by itself the second time. Its mark is elsewhere.
 SPOILS = """
 import os, pathlib, sys, time
 here = pathlib.Path(__file__).parent

@@ -25,8 +25,7 @@ from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.endings import JobState
 
-# A build system in the source distribution itself, which also contains the finished wheel. Its requirements are
-# installed.
+# A build system in the source distribution itself, which also has the finished wheel. Its requirements are installed.
 BUILD_SYSTEM = """
 import os, shutil
 
@@ -73,7 +72,7 @@ def sdist(path: Path, built: bytes, release: str = "1") -> None:
 
 
 def listing() -> Mapping[str, tuple[int, int]]:
-    """Returns the files of the user's environment with their sizes and times, except for bytecode."""
+    """Returns the files of the user's environment with sizes and times, except for bytecode, which imports write."""
     folders = [*site.getsitepackages(), str(Path(sys.executable).parent)]
     return {
         os.path.join(folder, name): (status.st_size, status.st_mtime_ns)
@@ -288,7 +287,7 @@ def test_the_pip_of_another_python_of_this_machine_is_refused(runs: Callable[...
 def test_where_the_environment_has_no_pip_the_one_that_python_brings_is_there(tmp_path: Path) -> None:
     pytest.importorskip("ensurepip")
     venv.create(tmp_path / "of user", symlinks=True)
-    (tmp_path / "harness").mkdir()  # its folder of packages may also contain pip
+    (tmp_path / "harness").mkdir()  # because the real folder may also contain pip
     (tmp_path / "harness" / "t5x_harness").symlink_to(Path(python_environment.__file__).parents[3])
     program = (
         "import os, pathlib, subprocess, sys\n"

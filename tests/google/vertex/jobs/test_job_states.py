@@ -24,7 +24,7 @@ NEXT = {
 
 
 class Jobs(RuleBasedStateMachine):
-    """All events, in any order. Commands are carried out as the driver would do it."""
+    """All events, in any order. Commands are carried out as the driver does it."""
 
     @initialize(whole=st.booleans(), retries=st.booleans())
     def submit(self, whole: bool, retries: bool) -> None:

@@ -64,7 +64,7 @@ def run(make_run: Call) -> Any:
 
 @pytest.fixture
 def make_series(call: Call, run: Any) -> Call:
-    """Returns ``make_series("loss")``, which creates a time series in the run, of scalars by default."""
+    """Returns ``make_series("loss")``, which creates a time series in the run; ``value_type`` is SCALAR by default."""
 
     def make(display_name: str, value_type: str = "SCALAR", **fields: Any) -> Any:
         given = {"display_name": display_name, "value_type": value_type, **fields}

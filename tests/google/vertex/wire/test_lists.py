@@ -182,7 +182,7 @@ def test_an_order_on_metadata() -> None:
 @given(st.lists(st.text(max_size=5), max_size=12), st.integers(1, 5))
 @settings(max_examples=50, deadline=None, database=None, derandomize=True)
 def test_pages_are_the_list(names: list[str], size: int) -> None:
-    """Together, the pages of a list contain exactly the list, for any page size."""
+    """For any page size, the pages of a list together are exactly the list."""
     listed = [f"{number}/{name}" for number, name in enumerate(names)]
     request = rpc_table()["/google.cloud.aiplatform.v1.JobService/ListCustomJobs"].request(parent=PARENT)
     told: list[str] = []
