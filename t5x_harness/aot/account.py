@@ -18,8 +18,8 @@ CODE_OF_A_PRODUCT = 2**20
 """Bytes of code per instruction with products: a bound for programs whose code was not generated.
 
 Code also takes a device's memory, and its size cannot be computed beforehand: for 22 programs, formulas of the numbers
-and sizes of instructions were off by 36 % and more, and by 63 % for a program that they were not fitted to. So there is
-a bound: code grows with the products. In 29 programs it had 37,000 to 770,000 bytes for each, the more the larger the
+and sizes of instructions were off by 36% and more, and by 63% for a program that they were not fitted to. So there is
+a bound: code grows with the products. In 29 programs it had 37,000 to 770,000 bytes for each, more for larger
 arrays: T5 1.1 from small to XXL with 1 to 12 layers, scanned layers, a tiny model; train, evaluation, predict and
 score; v3 to v6e.
 """

@@ -1,8 +1,7 @@
 """The compiler's own account of a program's memory: what it allocated, and when each value in it is live.
 
 The account is in two text files that the compiler writes with the program: ``*-buffer-assignment.txt`` and
-    ``*-live-range.txt``.
-JAX offers no access to it before code is generated, which takes nine tenths of a compilation.
+``*-live-range.txt``. JAX offers no access to it before code is generated, which takes nine tenths of a compilation.
 """
 
 from __future__ import annotations

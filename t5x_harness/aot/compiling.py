@@ -43,7 +43,7 @@ def needed_bytes(operations: int, until: Until) -> int:
     """Estimates the memory of this machine that a compilation takes, in bytes.
 
     Args:
-      operations: number of StableHLO operations.
+      operations: the number of StableHLO operations.
       until: how far the program is compiled.
     """
     return int(_BEGINNING + _FOR_EACH_OPERATION[until] * operations)

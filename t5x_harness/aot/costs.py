@@ -1,7 +1,7 @@
 """The work of one device in one run of a compiled program: operations, bytes of its memory, and collectives.
 
-A loop counts as often as it runs, and a loop that may end early as often as it can. If the text does not show how often
-a loop runs, it counts as often as the caller says, and is named.
+A loop counts as often as it runs, and a loop that may end early as often as it can run. If the text does not show how
+often a loop runs, it counts as often as the caller says, and is named.
 """
 
 from __future__ import annotations

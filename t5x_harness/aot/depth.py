@@ -22,7 +22,7 @@ LOW, HIGH = 2, 6
 
 
 def depths_of(stacks: Mapping[str, int]) -> tuple[list[dict[str, int]], list[float]]:
-    """Chooses the depths to compile, and the weight of each in a sum that is the full depth; they add up to 1.
+    """Chooses the depths to compile, and the weight of each in a sum that yields the full depth; weights add up to 1.
 
     Stacks with few layers keep all of them.
 

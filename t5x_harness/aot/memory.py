@@ -106,7 +106,7 @@ class Buffer(Tally):
       dtype: XLA's name of the element type.
       count: the number of arrays.
       bytes: the bytes of all of them, with padding.
-      padding_bytes: the bytes in the tiles of all of them that hold nothing.
+      padding_bytes: the bytes in their tiles that hold nothing, for all of them.
     """
 
     kind: MemoryKind
@@ -126,7 +126,7 @@ class PaddedSize(Tally):
     Attributes:
       size: the size of a dimension on one device.
       in_tiles: the size with padding.
-      count: the number of arrays' dimensions that have this size.
+      count: the number of array dimensions with this size.
       bytes: the bytes that hold nothing because of it. If two dimensions of an array are padded, each has its share.
     """
 

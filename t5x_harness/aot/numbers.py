@@ -46,7 +46,8 @@ class PaddingNumbers:
 class ProgramNumbers:
     """The resources that one program takes of one device of the slice.
 
-    A number that the compiler does not give raises an AttributeError that says why: the program was only lowered, or
+    A number that the compiler does not provide raises an AttributeError with the reason: the program was only lowered,
+      or
     needs too much memory to be compiled at all.
 
     Args:
@@ -120,7 +121,7 @@ class ProgramNumbers:
         return found
 
     def _parts(self, name: str) -> dict[str, float]:
-        """Returns the values of a number that each part of the program has."""
+        """Returns the values of a measure that the program has for each of its parts."""
         begin = f"{self.name}/"
         return {
             of.removeprefix(begin): value
@@ -145,7 +146,7 @@ class AotNumbers:
     """The TPU compiler's verdict on a config on a slice: numbers of each program, and findings.
 
     Args:
-      result: the result of the stage aot.
+      result: the result of the aot stage.
 
     Attributes:
       findings: the findings; a program that does not fit is AOT01.
@@ -168,7 +169,7 @@ class AotNumbers:
 
     @property
     def train_eval(self) -> ProgramNumbers:
-        """The step of evaluation while training."""
+        """The evaluation step during training."""
         return self._program(EVAL)
 
     @property

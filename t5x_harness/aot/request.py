@@ -42,7 +42,7 @@ class ProgramSpec(JsonValue):
 
     @property
     def longest_loop(self) -> int:
-        """The most rounds of a loop that ends when every example has ended: the number of tokens to decode."""
+        """The largest number of rounds of a loop that runs until every example has ended: the tokens to decode."""
         return max((shape[1] for name, shape in self.shapes.items() if name.startswith("decoder_input")), default=1)
 
     @property
@@ -84,8 +84,8 @@ class AotRun(JsonValue):
         ``num_partitions``, ``model_parallel_submesh``, ``remat_policy``.
       not_checked: the programs that are left out, and the reasons.
       mesh: devices by axis.
-      cut_bytes: for each program of ``state_bytes``, bytes of all arrays that are partitioned along the same mesh axes,
-        by these axes joined with ``+``.
+      cut_bytes: for each program of ``state_bytes``, the bytes of all arrays that are partitioned along the same mesh
+        axes, by these axes joined with ``+``.
       axes: the sizes of the parameters' logical axes on a device.
     """
 

@@ -2,8 +2,8 @@
 
 The bound is what the hardware allows: all operations at the peak of the matrix units, all bytes at the peak of the
 memory. No run reaches it. The band is from public reports about runs of T5 on TPUs:
-https://github.com/google-research/text-to-text-transfer-transformer/issues/282 has three of the 11B model. They reached
-28 %, 40 % and 42 % of the peak, with the products of attention included as they are here.
+https://github.com/google-research/text-to-text-transfer-transformer/issues/282 has three about the 11B model. They
+reached 28%, 40% and 42% of the peak, with the products of attention included as they are here.
 
 Prices are from public pages; the prices that a project really pays are not known here. ``[tool.t5x_harness.prices]`` of
 pyproject.toml overrides them by generation: ``v3 = 2.0`` is 2 USD for an hour of one chip.
@@ -81,7 +81,7 @@ def price_of(where: Slice, own: Mapping[str, float] | None = None) -> Price | No
 
 
 REPORTED_UTILIZATION = (0.25, 0.45)
-"""The band: parts of the peak operations per second that reported T5 runs reached."""
+"""The band: shares of the peak operations per second that reported T5 runs reached."""
 
 BAND_NAME = (
     f"{REPORTED_UTILIZATION[0]:.0%} to {REPORTED_UTILIZATION[1]:.0%} of the peak operations per second, "
@@ -111,7 +111,7 @@ class Span:
         return Span(self.bound * factor, self.best * factor, self.worst * factor)
 
     def per(self, amount: float) -> Span:
-        """Divides an amount by the figures: tokens by seconds are tokens per second."""
+        """Divides an amount by the figures, such as tokens by seconds for tokens per second."""
         return Span(amount / self.bound, amount / self.best, amount / self.worst)
 
 
@@ -189,7 +189,7 @@ def step_time(costs: DeviceCosts, generation: Generation) -> StepTime:
 
 
 def estimate(time: StepTime, where: Slice, steps: int, tokens: int, price: Price | None) -> RunEstimate:
-    """Estimates time and cost of the planned steps.
+    """Estimates the time and cost of the planned steps.
 
     Args:
       time: the time of one step.

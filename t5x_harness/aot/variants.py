@@ -25,7 +25,7 @@ from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import WorkerError
 
 REMAT = ("none", "minimal", "full")
-"""The rematerialization policies of T5X's scalable networks, from nothing to all of a layer."""
+"""The rematerialization policies of T5X's scalable networks, from none to all of a layer."""
 
 _MESH = {"data", "model"}
 

@@ -217,7 +217,8 @@ def checkpoint_names(restore: Any, names: Iterable[str]) -> dict[str, str]:
       names: the names of the train state's arrays.
 
     Returns:
-      The names by the train state's names. An array that the maps drop keeps its name: the checkpoint may have it.
+      The checkpoint's names, by the train state's names. An array that the maps drop keeps its name: the checkpoint may
+      have it.
     """
     found = {name: name for name in names}
     for assignments in reversed(_assignment_maps(restore)):  # the first map reads the checkpoint itself

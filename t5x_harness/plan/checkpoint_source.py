@@ -227,7 +227,7 @@ def _no_checkpoint(path: str, orbax: bool, mode: Mode) -> CheckpointProblem | No
 def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
     """Completes the start from the latest checkpoint, or from all checkpoints, of the first folder that has any."""
     if any(is_not_asked(path) for path in paths):
-        # Even without a look at it, a checkpoint contains no checkpoints.
+        # A checkpoint never contains checkpoints, so this is known without reading it.
         problem = _empty_folder(paths[0], start.mode, mode) if _STEP.search(paths[0]) else None
         return dataclasses.replace(start, why=f"mode '{start.mode}' looks for it in that folder", problem=problem)
     for path in paths:

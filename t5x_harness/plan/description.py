@@ -67,7 +67,7 @@ def steps_written(
     """Returns the steps at which T5X writes a checkpoint: the first, one every period, the last, and extra ones.
 
     Args:
-      first: the step that training starts from.
+      first: the step from which training starts.
       total: the step at which training ends.
       period: ``SaveCheckpointConfig.period``.
       extra: ``SaveCheckpointConfig.checkpoint_steps``.
@@ -84,7 +84,7 @@ def checkpoint_bytes(shapes: StateShapes, dtype: str | None) -> int:
 
     Args:
       shapes: the train state, with the optimizer's part.
-      dtype: the type that parameters are saved in; None for their own.
+      dtype: the type in which parameters are saved; None for their own type.
     """
     return sum(
         leaf.size * (jnp.dtype(dtype) if dtype and leaf.path.startswith("target/") else leaf.dtype).itemsize
@@ -192,7 +192,7 @@ def _state(plan: Planned, report: StageReport) -> None:
 
 
 def _restored(plan: Planned, report: StageReport) -> None:
-    """Adds which checkpoint is restored and why, and how it compares with the train state."""
+    """Adds the checkpoint that is restored, the reason, and its comparison with the train state."""
     start, fit = plan.start, plan.fit
     if start.path is None:
         report.fact("starts from", f"scratch: {start.why}")

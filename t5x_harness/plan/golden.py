@@ -164,7 +164,7 @@ def check_golden(run: RunResult, places: Mapping[str, str]) -> StageResult:
       places: folders of this machine that may be in facts, and the text that replaces each.
 
     Returns:
-      The stage plan, with a finding for any difference, or a fact.
+      The plan stage, with a finding for any difference, or a fact.
     """
     file, shown = _golden_file(run.spec)
     result = run.stage(Stage.PLAN)

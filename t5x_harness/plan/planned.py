@@ -1,4 +1,4 @@
-"""A run as the plan sees it, and its reading: batches and how they are shared, tokens of a step, evaluation."""
+"""A run as the plan sees it: batches and how they are shared, tokens of a step, evaluation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from t5x_harness.spec import Mode
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """The full-size run in shapes.
+    """The full-size run, in shapes only.
 
     Attributes:
       run: the resolved run.

@@ -26,7 +26,7 @@ from t5x_harness.spec import Finding, Mode, Severity, Stage
 from t5x_harness.system.misspelling import closest
 
 _TYPES = ("bfloat16", "float32", "float16", "float64", "int32")
-"""The types that a model may compute in."""
+"""The types in which a model may compute."""
 _FACTORING = frozenset({"adafactor.py", "factoring.py"})
 _NAMING = frozenset({"train_state.py", "axis_names.py"})
 _NO_METHOD = re.compile(r"(?:Optimizer ')?(\w+)'? .*`?derive_logical_axes`?")
@@ -138,7 +138,7 @@ def _refused_state(error: BaseException, config: GinConfig) -> Finding | None:
 
 
 def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
-    """Plans the run at the sizes it names; no array is made.
+    """Plans the run at the config's own sizes; no array is made.
 
     Args:
       run: the resolved config.

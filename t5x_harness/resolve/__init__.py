@@ -1,1 +1,1 @@
-"""The resolve room: the objects behind a config's bindings, and a sample of its data."""
+"""The resolve package: the objects behind a config's bindings, and a sample of its data."""

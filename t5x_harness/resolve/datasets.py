@@ -1,4 +1,4 @@
-"""The data that a config names: which dataset plays which role, its tasks and their lines, vocabularies, TFDS data."""
+"""The data that a config names: datasets and their roles, tasks and their lines, vocabularies, TFDS data."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def vocabulary_size(vocabulary: seqio.Vocabulary) -> int | None:
 
 
 def describe_vocabulary(vocabulary: seqio.Vocabulary) -> str:
-    """Describes a vocabulary by what distinguishes it from others: kind, file, size, extra ids."""
+    """Describes a vocabulary by its distinguishing features: kind, file, size, extra ids."""
     size = vocabulary_size(vocabulary)
     parts = [f"{size} ids" if size is not None else "of unknown size"]
     extra = getattr(vocabulary, "extra_ids", 0)

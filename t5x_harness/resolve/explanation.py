@@ -2,7 +2,7 @@
 
 A run stops with an exception from gin, SeqIO, T5X, JAX or the user's own module. Its text often names no file, and its
 traceback leads through a library that the user does not own. :func:`explain` rewords the texts that the failure
-catalogue knows. For any other exception it names the line that raised it (the user's own, or the library's), the
+catalog knows. For any other exception it names the line that raised it (the user's own, or the library's), the
 configurable that Gin was calling, and the bindings that it is about. The traceback itself belongs in the run's log.
 """
 

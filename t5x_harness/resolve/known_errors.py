@@ -1,4 +1,4 @@
-"""The exception texts that the failure catalogue knows, each with its code, its meaning and the fix.
+"""The exception texts that the failure catalog knows, each with its code, its meaning and the fix.
 
 They are from gin 0.5, SeqIO 0.0.20, T5X at cc342d4, and the embedded T5X if it words a refusal differently.
 """
@@ -16,7 +16,7 @@ class KnownError:
 
     Attributes:
       code: the code of the broken rule.
-      pattern: a regular expression; the first one in the table that is found in a text wins.
+      pattern: a regular expression; the first one in the table that matches a text wins.
       message: what is wrong; ``{1}`` stands for the pattern's first group.
       fix: the fix, written the same way.
     """

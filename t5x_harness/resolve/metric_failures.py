@@ -82,7 +82,7 @@ def is_out_of_reach(error: BaseException) -> bool:
 
 
 def failure_in_stage(task: str, error: BaseException, stage: Stage) -> Finding:
-    """Builds the finding for a metric that raised while a stage ran, perhaps in a thread beside training."""
+    """Builds the finding for a metric that raised while a stage ran, perhaps in a thread alongside training."""
     (code, fix), frame = failure_of(error), user_frame(error)
     beside = stage is Stage.TRAIN and any(
         place.function in ("result", "_async_compute_metrics") for place in places(error)

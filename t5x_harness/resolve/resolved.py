@@ -1,4 +1,4 @@
-"""A config's objects, as the run would build them: the model's sizes, its datasets and mixtures, and the data read."""
+"""A config's objects, as the run would build them: the model's sizes, its datasets and mixtures, and sampled data."""
 
 from __future__ import annotations
 

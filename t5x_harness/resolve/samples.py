@@ -46,7 +46,7 @@ class Reading(Generic[_Item]):
     Attributes:
       kept: the first items.
       count: the number of items that came, including those that were not kept.
-      ended: whether there were no more.
+      ended: whether there were no more items.
       late: whether time ran out before enough had come.
     """
 
@@ -275,7 +275,7 @@ class SourceEnd:
 
     Attributes:
       read: the number of examples that were read.
-      ended: whether there were no more.
+      ended: whether there were no more examples.
       period: the number of examples after which the same ones repeat; None if they do not repeat.
     """
 
@@ -295,9 +295,9 @@ def find_end(task: seqio.Task, role: DataRole, seconds: float) -> SourceEnd:
     Evaluation and inference read a source to its last example and keep it in memory, so it has to end.
 
     Args:
-      task: its own source is read, without preprocessing.
+      task: the task, whose source is read without preprocessing.
       role: the dataset that the task is part of.
-      seconds: how long it may take.
+      seconds: the time limit.
 
     Raises:
       Exception: the source raises it.

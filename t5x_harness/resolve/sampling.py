@@ -63,7 +63,7 @@ def example_at_fault(task: seqio.Task, role: DataRole) -> tuple[str, Location | 
         return None
     shown = _shown_if_it_raises_alone(task, role, steps[:number], reading.count)
     if shown is None and not all_read:
-        return None  # an earlier preprocessor may raise for an example that there was no time for
+        return None  # an earlier preprocessor may raise for an example that there was no time to read
     # If time was short, a preprocessor before the last one may already raise for this example.
     while shown is not None and number > 1:
         if _shown_if_it_raises_alone(task, role, steps[: number - 1], reading.count) is None:

@@ -1,7 +1,7 @@
 """Tracks which processes of a pod have started, so that a waiting process can say which ones it is waiting for.
 
 Each process holds a name in the kernel while it lives: an abstract Unix socket address, which leaves
-nothing behind however the process ends.
+nothing behind, no matter how the process ends.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def waiting_for_others(
     Args:
       attendance: this process's registration.
       pod: its place in the slice.
-      first: seconds until the first line.
+      first: the seconds until the first line.
       say: a function that takes a line; prints to standard error by default.
     """
     over = threading.Event()

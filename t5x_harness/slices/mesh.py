@@ -88,7 +88,7 @@ def plan_mesh(
 
     Args:
       slice: the slice.
-      num_partitions: devices that hold one copy of the model; ignored if a submesh is given, as in T5X.
+      num_partitions: the number of devices that hold one copy of the model; ignored if a submesh is given, as in T5X.
       model_parallel_submesh: (x, y, z, cores) of one copy of the model.
 
     Raises:

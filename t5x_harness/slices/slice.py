@@ -31,11 +31,11 @@ class Generation:
       dimensions: the number of dimensions of the grid of chips, 2 or 3.
       pod_chips: the number of chips in the largest slice.
       matrix_unit: the number of rows, and of columns, of a matrix unit.
-      usable_hbm_bytes: memory of a *device* that a program may use; libtpu 0.0.51's compiler refuses more.
-      chip_flops: peak bfloat16 operations per second of a *chip's* matrix units.
-      chip_hbm_bandwidth: peak bytes per second that a chip reads from and writes to its memory.
-      chip_ici_bandwidth: peak bytes per second that a chip sends to its neighbors: half of Google's figure for both
-        directions; None if Google's page of the generation gives no figure.
+      usable_hbm_bytes: the memory of a *device* that a program may use; libtpu 0.0.51's compiler refuses more.
+      chip_flops: the peak bfloat16 operations per second of a *chip's* matrix units.
+      chip_hbm_bandwidth: the peak bytes per second that a chip reads from and writes to its memory.
+      chip_ici_bandwidth: the peak bytes per second that a chip sends to its neighbors: half of Google's figure for both
+        directions; None if Google's page for the generation has no figure.
       sizes: the number in each slice's name, and the slice's topology.
     """
 
@@ -120,8 +120,8 @@ class Slice:
     Attributes:
       name: the name that the user gave, with ``v5litepod`` written ``v5e``.
       generation: the generation of its chips.
-      topology: chips along x, y and z.
-      host_chips: chips of one host along x, y and z.
+      topology: the number of chips along x, y and z.
+      host_chips: the number of one host's chips along x, y and z.
     """
 
     name: str

@@ -252,6 +252,6 @@ def test_the_least_of_machine_and_control_group_counts(
 
 
 def test_code_takes_more_than_memory() -> None:
-    # T5 1.1 base, all layers, has 37,000 operations: measured were 2.8 GiB until memory, and 10.8 GiB until code.
+    # T5 1.1 base, all layers, has 37,000 operations: 2.8 GiB were measured until memory, 10.8 GiB until code.
     assert 2.8 * GIB < needed_bytes(37_000, Until.MEMORY) < 4 * GIB
     assert 10.8 * GIB < needed_bytes(37_000, Until.CODE) < 13 * GIB

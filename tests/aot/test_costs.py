@@ -195,7 +195,7 @@ ENTRY %main (x: f32[8,128]) -> (f32[8,128], f32[8,128]) {
     ],
 )
 def test_products_of_batches_count_pairs_that_meet(window: str, flops: int) -> None:
-    """The compiler writes a batch of products as one convolution, in which each example meets its own kernel only."""
+    """The compiler writes a batch of products as one convolution, in which each example meets only its own kernel."""
     text = f"""HloModule jit_step
 
 ENTRY %main (l: f32[4,2,3], r: f32[4,3,5]) -> f32[4,2,5] {{

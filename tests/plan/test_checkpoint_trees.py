@@ -42,7 +42,7 @@ def test_older_layout() -> None:
 
 
 def test_older_layout_with_the_specs_of_early_versions(tmp_path: Path) -> None:
-    """The path is next to the storage, the type in zarr's notation, and the storage that of Google's internal jobs."""
+    """These specs have the path next to the storage, types in zarr's notation, and the storage of Google's own jobs."""
     early = {
         "driver": "zarr",
         "path": "target.scale",

@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Callable[[str], Path]:
 
 @pytest.fixture
 def run(zygote: Zygote, google: GooglePool, runtime: Runtime, tmp_path: Path) -> RunFlags:
-    """Returns a function that runs the config of T5X's flags in a folder, up to a stage."""
+    """Returns a function that runs what T5X's flags name in a folder, up to a stage."""
 
     def run(where: Path, *flags: str, until: Stage | None = None) -> RunResult:
         spec = spec_of(where, *flags)

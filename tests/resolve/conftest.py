@@ -27,7 +27,7 @@ def resolve(run_until: Callable[..., RunResult]) -> Callable[..., StageResult]:
 
 @pytest.fixture
 def find(resolve: Callable[..., StageResult]) -> Callable[..., Finding]:
-    """Returns a function that returns a code's only finding, for a train config with extra lines or another config."""
+    """Returns a function that resolves a config, or a train config with extra lines, to a code's only finding."""
 
     def found(code: str, files: Mapping[str, str], *lines: str, gin: str | None = None, **options: Any) -> Finding:
         return of(resolve(gin or examples.trained(*lines), files, **options), code)

@@ -32,7 +32,7 @@ TEXT = tf.TensorSpec([None], tf.int32)
 
 
 def numbers(count: int | None) -> tf.data.Dataset:
-    """Returns the examples ``[0]``, ``[1]``, ..., a number of them or without end."""
+    """Returns the examples ``[0]``, ``[1]``, ..., a given number of them or without end."""
     dataset = tf.data.Dataset.range(count) if count is not None else tf.data.Dataset.counter()
     return dataset.map(lambda n: {"targets": tf.cast(n, tf.int32)[None]})
 

@@ -85,7 +85,7 @@ def _divisors(number: int) -> list[int]:
 
 
 def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
-    """Returns the bindings that give a logical axis its size."""
+    """Returns the bindings that set the size of a logical axis."""
     found = [config.owner(key) for name in _BINDINGS_OF_AXES.get(axis, ()) if (key := config.find(name))]
     return found if axis == "joined_kv" else found[:1]
 

@@ -202,7 +202,7 @@ _ADAPTIVE = frozenset(
         "nadamw", "novograd", "radam", "yogi",
     }
 )  # fmt: skip
-"""Optimizers whose updates are about as large as the rate for any gradients; only for these does the rate tell much."""
+"""Optimizers whose updates are about as large as the rate for any gradients; only their rates can be judged."""
 _LARGE = 0.1
 """T5 is trained with at most 0.01; steps of a tenth of a parameter's size make the model forget everything."""
 _SMALL = 1e-5
