@@ -67,7 +67,7 @@ class GinConfig:
     """The parsed config of one run; changing it changes gin's state in this process.
 
     Attributes:
-      mode: the mode, which decides the entry point of T5X that the config is for.
+      mode: the mode, which determines T5X's entry point.
       program: the statements with their places.
     """
 
@@ -109,7 +109,7 @@ class GinConfig:
     @overload
     def owner(self, key: BindingKey | None) -> BindingKey | None: ...
     def owner(self, key: BindingKey | None) -> BindingKey | None:
-        """Follows ``x = %A``, ``A = %B`` to the binding with the literal, which has to change to change ``x``."""
+        """Follows ``x = %A``, ``A = %B`` to the binding with the literal, which is the one to edit to change ``x``."""
         if key is None:
             return None
         seen = {key}
@@ -159,7 +159,7 @@ class GinConfig:
         """Builds the entry point's argument as T5X does; None if it is not bound.
 
         Raises:
-          Exception: any exception raised while building it, to which gin has added where.
+          Exception: any exception raised while building it; gin adds the place to its text.
         """
         return copy.deepcopy(self.entry_bindings().get(parameter))
 
@@ -274,7 +274,7 @@ def parse(spec: RunSpec, t5x_parent: Path) -> GinConfig:
       t5x_parent: the folder that holds the runtime's package ``t5x``.
 
     Raises:
-      Exception: any exception of gin or an imported module, to which gin has added where.
+      Exception: any exception of gin or an imported module; gin adds the place to its text.
     """
     import importlib
 

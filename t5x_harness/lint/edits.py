@@ -86,7 +86,7 @@ def lines_of(program: GinProgram, file: str) -> tuple[str, ...]:
 
 
 def statement_at(program: GinProgram, at: Location) -> StatementText | None:
-    """Returns the statement that begins at a place; None if it is not the user's, or its end cannot be seen."""
+    """Returns the statement that begins at a place; None if it is not the user's, or its end is unclear."""
     lines = lines_of(program, at.file)
     first = max(at.line - 1, 0)
     following = (f"{lines[number]}\n" for number in range(first, len(lines)))
@@ -180,7 +180,7 @@ _BINDING_LINE = re.compile(r"(?P<key>\s*[\w./]+\s*=\s*)(?P<value>[^\s#](?:[^#]*[
 
 
 def rename_bound(program: GinProgram, at: Location, old: str, new: str) -> Edits:
-    """Renames what a binding binds: its parameter, or the macro. The name directly precedes the ``=``."""
+    """Renames the target of a binding, which is its parameter or the macro. The name directly precedes the ``=``."""
     return _substitute(statement_at(program, at), rf"(?<!\w){re.escape(old)}(?=\s*=)", new, first_line_only=True)
 
 

@@ -26,7 +26,7 @@ def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None, on_slice: bool 
       spec: the run.
       t5x_parent: the folder that holds the package ``t5x``, or that package itself; None looks for the T5X that
         ``spec.runtime`` means.
-      on_slice: as for :func:`lint_program`.
+      on_slice: whether the user named the run's slice; see :func:`lint_program`.
 
     Returns:
       The stage's result; ``exercised`` counts the statements that were read.
@@ -101,11 +101,11 @@ def lint_program(
 
 
 def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> tuple[str, ...]:
-    """Returns the gin files that the user named and T5X would not find or read, each with the reason and the fix.
+    """Returns the gin files that the user named but T5X would not find or read, each with the reason and the fix.
 
     Args:
-      spec: the run; its includes and bindings are not looked at.
-      t5x_parent: as for :func:`lint`.
+      spec: the run; its includes and bindings are ignored.
+      t5x_parent: see :func:`lint`.
     """
     from t5x_harness.lint.rules.gin_files import missing_file
 

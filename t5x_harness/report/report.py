@@ -117,7 +117,7 @@ class Report:
 
 
 def run_outcome(result: RunResult) -> Outcome:
-    """Returns how a run ended: failed if a stage failed; not run if it had none, or one was cut off or in vain."""
+    """Returns how a run ended: failed if a stage failed; not run if it had no stage, or one was cut off or in vain."""
     if any(stage.outcome is Outcome.FAILED for stage in result.stages):
         return Outcome.FAILED
     return Outcome.PASSED if result.passed and result.stages else Outcome.NOT_RUN

@@ -201,7 +201,7 @@ def given_values(result: RunResult, *, values: bool) -> list[str]:
 
 
 def _facts(result: RunResult, width: int, details: bool) -> Iterator[str]:
-    """Yields the facts of the stages, beginning with the last, which tells most; tables of arrays only on request."""
+    """Yields the facts of the stages, last stage first, as it says most; tables of arrays only on request."""
     for stage in reversed(result.stages):
         hidden = 0
         for name, value in stage.facts:
@@ -302,7 +302,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
         return _listed_with_runs(title, texts, len(report.rows), width)
 
     def not_checked(result: RunResult) -> list[str]:
-        """Leaves out the stages that were not run, as the table shows them."""
+        """Returns what was not checked, without the stages that were not run, which the table shows."""
         run = (stage for stage in result.stages if stage.outcome is not Outcome.NOT_RUN)
         return [text for stage in run for text in stage.not_checked]
 

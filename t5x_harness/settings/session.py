@@ -42,7 +42,7 @@ class CollectedRun:
 
 
 class SessionSettings:
-    """Settings of a session.
+    """The settings of a session.
 
     Args:
       configuration: the settings of its runs, which work in the folder of the project's pyproject.toml.

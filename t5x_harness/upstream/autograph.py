@@ -60,7 +60,7 @@ SEQIO_FUNCTIONS = tuple(f"{module}:{name}" for module, names in _CONVERTED.items
 """The functions that nearly every pipeline converts, as ``module:qualified name``; missing ones are skipped."""
 
 T5X_FUNCTIONS = ("t5x._infer_chunks:TaskInference._infer.<locals>.<lambda>",)
-"""The same for the embedded T5X; an installed T5X has other functions."""
+"""The functions of the embedded T5X that pipelines convert; an installed T5X has other functions."""
 
 
 def convert(names: Iterable[str] = SEQIO_FUNCTIONS) -> int:
@@ -80,7 +80,7 @@ class AutoGraph:
     """AutoGraph's converter in this process, and its cache of conversions, which have no public interface.
 
     Args:
-      transpiler: AutoGraph's own.
+      transpiler: AutoGraph's transpiler.
       context: the options to convert with; these options and the function's code are the key in the cache.
       factory_class: the class of cached values, which bind the conversion of a function's code to the function.
       loader: AutoGraph's module that loads generated source.

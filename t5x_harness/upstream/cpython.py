@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _SLOTS = 1 << 17
-"""Values that the frame claims to need; as much memory is then left for some thousand further frames."""
+"""The number of values that the frame claims to need. As much memory is left after it, for some thousand frames."""
 
 
 def run_exit_functions() -> None:

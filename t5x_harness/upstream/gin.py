@@ -1,4 +1,4 @@
-"""Private names of Gin: for its bindings, its readers of files, and the configurables that it was calling."""
+"""Private names of Gin that concern its bindings, its readers of files, and the configurables that it was calling."""
 
 from __future__ import annotations
 

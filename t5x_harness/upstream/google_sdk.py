@@ -1,4 +1,4 @@
-"""Private names of Google's SDK: for how its transports make stubs, and for the experiment that it logs to."""
+"""Private names of Google's SDK that concern how its transports make stubs and which experiment it logs to."""
 
 from __future__ import annotations
 

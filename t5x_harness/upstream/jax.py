@@ -1,4 +1,4 @@
-"""Private names of JAX: how it writes its cache, creates devices, and lowers matrix products. Does not import JAX."""
+"""Private names of JAX for its cache, its devices and its lowering of matrix products. This does not import JAX."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
 
         address = coordinator_address or pod.coordinator
         if _is_reached_directly(address.rpartition(":")[0]):
-            # JAX warns of a hang that proxies may cause, and none is used here.
+            # JAX warns about a hang that proxies may cause, but no proxy is used here.
             with contextlib.suppress(AttributeError):  # a JAX without this check
                 jax.config.update("jax_check_proxy_envs", False)
         while attendances:  # an earlier attendance, as this process has left the slice since

@@ -1,4 +1,4 @@
-"""Every private name of another library that the harness uses; ``t5x-harness doctor`` looks for them.
+"""Every private name of another library that the harness uses; ``t5x-harness doctor`` checks for them.
 
 The libraries are not imported. A test compares this table with the code of this folder.
 """

@@ -1,4 +1,4 @@
-"""Private names of TensorFlow: for how it runs input pipelines, and whether it has started."""
+"""Private names of TensorFlow that concern how it runs input pipelines and whether it has started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Private names of TensorFlow Datasets: for how a builder defines and makes its splits."""
+"""Private names of TensorFlow Datasets that concern how a builder defines and makes its splits."""
 
 from __future__ import annotations
 

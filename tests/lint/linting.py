@@ -74,7 +74,7 @@ class Folder:
         return found[0]
 
     def said(self, gin: str, place: str) -> tuple[str, str | None]:
-        """Returns message and fix of the only finding with a code, which is at a place: ``GIN16 error 3 > a.gin:1``."""
+        """Returns message and fix of the only finding with a code and place, given as ``GIN16 error 3 > a.gin:1``."""
         finding = self.only(gin, place.split()[0])
         at = finding.location
         lines = [str(each).removeprefix("run.gin:") for each in (*at.included_from, at)] if at else []

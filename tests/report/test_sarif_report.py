@@ -1,4 +1,4 @@
-"""SARIF follows the standard and is the same on every machine; JUnit's XML equals pytest's for the same stages."""
+"""SARIF follows the standard and is the same on every machine; JUnit's XML matches pytest's for the same stages."""
 
 from __future__ import annotations
 

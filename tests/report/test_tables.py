@@ -1,4 +1,4 @@
-"""A table's columns line up, whatever is in its cells."""
+"""A table's columns line up, no matter what is in its cells."""
 
 from __future__ import annotations
 

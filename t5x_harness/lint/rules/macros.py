@@ -135,7 +135,7 @@ GIN18 = Mistake(
 
 @finds(GIN18, whole_program=True)
 def undefined_macro(context: Context) -> Iterator[Found]:
-    """Finds each macro that nothing defines, at its first use, and each that is defined by itself."""
+    """Finds each macro that nothing defines, at its first use, and each that is defined in terms of itself."""
     for circle in _circles(context.program.macros):
         first = circle[0]
         way = ", ".join(f"{macro.name} = {format_value(macro.value)}" for macro in circle)

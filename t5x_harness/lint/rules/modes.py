@@ -147,7 +147,7 @@ AUX03 = Mistake(
 
 @finds(AUX03)
 def evaluation_loggers(context: Context) -> Iterator[Found]:
-    """Finds an evaluator without loggers, a warning, or without one for TensorBoard, a note."""
+    """Finds an evaluator without loggers (a warning), or without one for TensorBoard (a note)."""
     run = run_function(context, Mode.TRAIN, Mode.EVAL)
     name = "infer_eval_dataset_cfg" if context.program.mode is Mode.TRAIN else "dataset_cfg"
     dataset = run.parameter(name, Reference)

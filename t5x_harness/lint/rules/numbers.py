@@ -213,7 +213,7 @@ GIN23 = Mistake(
 
 @finds(GIN23)
 def stale_comment(context: Context) -> Iterator[Found]:
-    """Finds each of the user's comments whose arithmetic does not match the value, or that is about another value."""
+    """Finds each of the user's comments whose arithmetic does not match the value, or that are about another value."""
     for statement in context.program.final.values():
         if not isinstance(statement.value, int) or isinstance(statement.value, bool):
             continue

@@ -99,7 +99,7 @@ CKP01 = Mistake(
 
 @finds(CKP01)
 def steps_below_checkpoint(context: Context) -> Iterator[Found]:
-    """Finds a total of steps below the checkpoint's step."""
+    """Finds total steps that are below the checkpoint's step."""
     found = _steps(context)
     if found is not None and found[0].value < found[1]:
         total, step, path = found
@@ -124,7 +124,7 @@ CKP02 = Mistake(
 
 @finds(CKP02)
 def no_steps_left(context: Context) -> Iterator[Found]:
-    """Finds a total of steps that equals the checkpoint's step."""
+    """Finds total steps that equal the checkpoint's step."""
     found = _steps(context)
     only_evaluates = run_function(context, Mode.TRAIN).value("run_eval_before_training", False)
     if found is not None and found[0].value == found[1] and not only_evaluates:
@@ -136,7 +136,7 @@ def no_steps_left(context: Context) -> Iterator[Found]:
         )
 
 
-_DIVIDING = ("linear_warmup", "linear_decay", "rsqrt_decay", "rsqrt_normalized_decay")  # by the warmup steps
+_DIVIDING = ("linear_warmup", "linear_decay", "rsqrt_decay", "rsqrt_normalized_decay")  # by the number of warmup steps
 FACTORS = ("constant", *_DIVIDING, "decay_every", "cosine_decay")
 _WARMING_UP = (
     *FROM_CHECKPOINT,
@@ -176,7 +176,7 @@ GIN24 = Mistake(
 
 @finds(GIN24)
 def schedule_not_shifted(context: Context) -> Iterator[Found]:
-    """Finds schedules that are over when the run begins: a note if it may continue a pretraining."""
+    """Finds schedules that are over when the run begins: a note if the run may continue pretraining."""
     schedule, initial = _schedule(context), initial_step(context)
     factors = schedule.parameter("factors", str)
     if factors is None:

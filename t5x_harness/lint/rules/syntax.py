@@ -252,7 +252,7 @@ def _value_meant(context: Context, problem: Problem) -> str | None:
 
 
 def _assigned(problem: Problem, key: str, value: str) -> str:
-    """Returns an assignment as the user has to type it; on the command line the shell takes the outer quotes away."""
+    """Returns an assignment as the user has to type it; on the command line, the shell removes the outer quotes."""
     if problem.location.file == BINDINGS:
         return f'--gin.{key}="{value}"'
     return f"{key} = {value}"
