@@ -8,7 +8,7 @@ imports   starting a worker, which imports JAX, TensorFlow and T5X; paid once fo
 xl, xxl   resolve and plan of fine-tuning T5 1.1 at full size on a tiny task, on v3-32 and v3-128, in a forked run
 
 A further figure of each model is the peak resident memory of the run, including the memory that it shares with the
-worker.  Figures are medians over the rounds; ratios are made inside each round first.
+worker. Figures are medians over the rounds; ratios are made inside each round first.
 """
 
 from __future__ import annotations

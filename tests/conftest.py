@@ -105,7 +105,7 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Returns pytest's pytester, which removes the session's options, with those that all sessions of tests need."""
+    """Returns pytest's pytester, which drops the session's options, with the options that all test sessions need."""
     monkeypatch.setenv("PYTEST_ADDOPTS", FOREIGN)
     return pytester
 
@@ -153,7 +153,7 @@ def imported(
 
 @pytest.fixture(scope="session")
 def vertex_options() -> VertexOptions:
-    """Returns the images for all tests, which share a server: it is started with the options of the first one."""
+    """Returns the images for all tests, which share a server: the first test that needs it sets its options."""
     from t5x_harness.google.vertex.settings import VertexOptions
 
     programs = Path(__file__).parent / "vertex"

@@ -1,6 +1,6 @@
 """Runs that share a process, one after another. Each of them finds it in its initial state.
 
-In a forked process, each run would have to start TensorFlow and JAX and trace the same small model.
+With a forked process for each run, each would have to start TensorFlow and JAX and trace the same small model.
 """
 
 from __future__ import annotations

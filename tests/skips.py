@@ -25,7 +25,7 @@ ALLOWED = (
     r"needs a TPU",
     r"not (on this TPU|there)",
 )
-"""The patterns of reasons for skips: a machine may lack these. Each reason is in the test that is skipped."""
+"""The patterns of allowed reasons: what a machine may lack. The check for each reason is where tests are skipped."""
 
 _ALLOWED = re.compile("|".join(f"(?:Skipped: )?(?:{reason})" for reason in ALLOWED), re.DOTALL)
 
@@ -58,7 +58,7 @@ class SkipsOnTheList:
         yield
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Lists what was skipped."""
+        """Lists the skips."""
         for line in sorted(set(self._others)):
             terminalreporter.write_line(f"skipped for a reason that tests/skips.py does not have: {line}")
 

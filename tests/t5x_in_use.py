@@ -23,12 +23,12 @@ name = "embedded"
 
 
 def use() -> None:
-    """Makes ``import t5x`` in this process import it."""
+    """Makes ``import t5x`` in this process import the T5X in use."""
     use_runtime(name)
 
 
 def found() -> Runtime:
-    """Returns the T5X itself."""
+    """Returns the T5X in use."""
     return find_runtime(name)
 
 

@@ -140,7 +140,7 @@ class Defect:
     """One thing that is wrong with the environment.
 
     Attributes:
-      severity: an error if it keeps runs from being right, a warning if it may.
+      severity: an error if it prevents correct runs, a warning if it may.
       message: a description of the defect, with the versions that disagree.
       fix: the command that fixes it.
     """
@@ -151,12 +151,12 @@ class Defect:
 
 
 def error(message: str, fix: str) -> Defect:
-    """Builds a defect that keeps runs from being right."""
+    """Builds a defect that prevents correct runs."""
     return Defect(Severity.ERROR, message, fix)
 
 
 def warning(message: str, fix: str) -> Defect:
-    """Builds a defect that may keep runs from being right."""
+    """Builds a defect that may prevent correct runs."""
     return Defect(Severity.WARNING, message, fix)
 
 
@@ -166,7 +166,7 @@ class Diagnosis:
 
     Attributes:
       code: the code of the check.
-      title: what it looks at.
+      title: the subject of the check.
       summary: its result in one line.
       findings: the defects; empty if all is well.
     """
@@ -194,7 +194,7 @@ class Check:
 
     Attributes:
       code: its stable id.
-      title: what it looks at.
+      title: its subject.
       why: what goes wrong if the check fails, for ``t5x-harness explain``.
       of_image: whether it is about a container image for jobs, and so part of the round only with ``--image``.
       look: the function that looks at the environment.

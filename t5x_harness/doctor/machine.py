@@ -50,7 +50,7 @@ def forced_devices(environment: Environment) -> Looked:
     why="libtpu is the compiler for TPUs. Runs on this machine do not need it; an image for jobs does (IMG04).",
 )
 def tpu_compiler(environment: Environment) -> Looked:
-    """Says whether libtpu is installed."""
+    """Reports whether libtpu is installed."""
     version = environment.version("libtpu")
     return (f"libtpu {version}" if version else "libtpu is not installed (not needed for runs here)"), []
 

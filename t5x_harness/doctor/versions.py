@@ -124,7 +124,7 @@ def outside_the_record(environment: Environment) -> Looked:
     if not bounds:
         unread = warning("t5x-harness runs from a folder without its metadata", _INSTALL_ALL)
         return "not checked: t5x-harness itself is not installed, so its bounds cannot be read", [unread]
-    # A rival that brings the same package is what ENV01 reports.
+    # ENV01 reports a rival that brings the same package.
     brought = {kept for kept, rival in RIVALS if rival in environment.by_name} | environment.by_name.keys()
     missing = [bound for bound in bounds if bound.name not in brought]
     if len(missing) == len(bounds):

@@ -1,6 +1,6 @@
-"""Writing a checkpoint in T5X's older layout: a msgpack file, and a zarr folder for each partitioned array.
+"""Writes checkpoints in T5X's older layout: a msgpack file, and a zarr folder for each partitioned array.
 
-T5X's own writer of this layout needs gcloud for a bucket.  This one does not, and writes the same files: the file
+T5X's own writer of this layout needs gcloud for a bucket. This one does not, and writes the same files: the file
 ``checkpoint`` holds the small arrays and, for each partitioned array, the tensorstore spec of its folder.
 """
 
@@ -32,7 +32,7 @@ def write_legacy_checkpoint(
       folder: the checkpoint, such as ``gs://bucket/model/checkpoint_1000000`` or a local folder; it is made if needed.
       state: the arrays by name, such as ``target/encoder/encoder_norm/scale``; None, or flax's ``empty_node``, for a
         name without a value.
-      apart: the names of the arrays that get folders of their own: in T5X, all that have partition axes.
+      apart: the names of the arrays that get their own folders: in T5X, all arrays with partition axes.
       in_bucket: whether to write specs as T5X writes them into a bucket, for a local folder that is seen as a bucket.
         At ``gs://``, they are always written in this way.
     """
@@ -96,15 +96,15 @@ class CheckpointKind(enum.Enum):
 def kind_at(path: str, *, use_orbax: bool) -> CheckpointKind:
     """Returns the kind of the checkpoint that a config names.
 
-    T5X writes orbax's layout since 27 February 2024 (google-research/t5x, 65ce7e9 "Launch Orbax Checkpointing by
-    default in t5x").  All models that its docs/models.md lists in ``gs://t5-data/pretrained_models/t5x`` were listed by
+    T5X has written orbax's layout since 27 February 2024 (google-research/t5x, 65ce7e9 "Launch Orbax Checkpointing by
+    default in t5x"). All models that its docs/models.md lists in ``gs://t5-data/pretrained_models/t5x`` were listed by
     28 March 2023 (cf08499, umT5, whose config has a folder ``t5-data`` before that), and the UL2 models in
-    ``gs://scenic-bucket/ul2`` date from 2022 and March 2023.  Their optimizer is the Adafactor of T5's model gin files:
+    ``gs://scenic-bucket/ul2`` date from 2022 and March 2023. Their optimizer is the Adafactor of T5's model gin files:
     in google-research/t5x issues 569 and 1196, users could not restore another optimizer from them.
 
     Args:
       path: the checkpoint, or the folder that contains it.
-      use_orbax: the config's ``use_orbax``; a checkpoint at an unknown path counts as an earlier run's.
+      use_orbax: the config's ``use_orbax``; a checkpoint at an unknown path counts as one from an earlier run.
     """
     if _PUBLISHED.match(path):
         return CheckpointKind.PUBLISHED

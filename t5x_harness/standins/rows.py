@@ -2,7 +2,7 @@
 
 They are declared in ``[tool.t5x_harness.samples]`` of a pyproject.toml or by a fixture, and reach the run's process as
 text. ``datasets.load_dataset`` returns them as the library's own objects, so ``take``, ``skip``, ``shuffle`` and
-``map`` are the real methods.  If the library is not installed, the user's import of it fails as it would in a job.
+``map`` are the real methods. If the library is not installed, the user's import of it fails as it would in a job.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def install_rows(samples: Sequence[Samples], policy: StandInPolicy, note: Callab
 
 
 class _Loader:
-    """Takes the place of ``load_dataset``."""
+    """Replaces ``load_dataset``."""
 
     def __init__(
         self, module: ModuleType, rows: Mapping[str, Samples], policy: StandInPolicy, note: Callable[[str, str], None]

@@ -15,7 +15,7 @@ def install(policy: StandInPolicy, note: Callable[[], None]) -> None:
     """Makes ``import t5.data.mixtures`` register the stand-ins in this process, unless Python finds the package.
 
     Args:
-      policy: whether there are stand-ins at all.
+      policy: whether stand-ins are used at all.
       note: called when they are registered.
     """
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]

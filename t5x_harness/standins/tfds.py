@@ -2,7 +2,7 @@
 
 Only what a builder downloads is generated. The name, configs, versions, features, splits and errors are the builder's.
 Examples follow from the features alone: texts are words with a full stop, as long as their names suggest; labels and
-numbers are within their range.  The same split of the same dataset has the same examples everywhere.
+numbers are within their range. The same split of the same dataset has the same examples everywhere.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def prepare(
       name: the name for ``tfds.builder``, such as ``squad:3.0.0`` or ``wmt_t2t_translate/de-en:1.0.0``.
       folder: the ``data_dir``; if it has the dataset already, nothing is done.
       builder_kwargs: further arguments of the builder.
-      splits: the splits, if the builder's own code does not tell them.
+      splits: the splits, if the builder's own code does not name them.
       number: the number of examples of each split.
       any_version: whether to make versions that TFDS reads but no longer generates: a folder may have older data.
 
@@ -109,7 +109,7 @@ def splits_of(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
         return read
     try:
         return made_splits(builder, _NothingDownloaded())
-    except Exception:  # it reads what it downloads
+    except Exception:  # its code reads what it downloads
         return ()
 
 
@@ -166,7 +166,7 @@ class _NothingDownloaded:
     extract = download_and_extract = download_kaggle_data = download
 
     def iter_archive(self, _resource: Any) -> Sequence[Any]:
-        """Returns nothing."""
+        """Returns an empty archive."""
         return ()
 
 

@@ -1,14 +1,14 @@
 """Generated SentencePiece vocabularies of the size that a path and a model imply, and SeqIO's vocabularies on them.
 
-A config names its vocabulary by a path in a bucket such as ``gs://t5-data/vocabs/cc_all.32000.100extra/…``.  The
+A config names its vocabulary by a path in a bucket such as ``gs://t5-data/vocabs/cc_all.32000.100extra/…``. The
 stand-in has as many pieces as the file at that path, the special ids of T5's public vocabularies, and bytes for
 everything that has no piece, so decoding the ids of a text returns the text (in TensorFlow without leading
-spaces, which its decoder always drops).  Its ids are not those of the real file.
+spaces, which its decoder always drops). Its ids are not those of the real file.
 
-Two of T5's paths may differ only in where the sentinels come from: the file (``….100extra``) or ``extra_ids=100``.  As
+Two of T5's paths may differ only in where the sentinels come from: the file (``….100extra``) or ``extra_ids=100``. As
 with the real files, their stand-ins are equal byte for byte once SeqIO has added its extra ids.
 
-A vocabulary keeps the path that the user gave it. Comparisons use this path; reports and config.gin show it.  If
+A vocabulary keeps the path that the user gave it. Comparisons use this path; reports and config.gin show it. If
 an emulated Google Cloud is available, the file is put into its bucket at that path, for every client to read.
 Otherwise SeqIO opens another file for that path.
 """
@@ -37,7 +37,7 @@ _PUBLISHED = re.compile(r"(?:gs://|/gcs/)t5-data/vocabs/")
 """The paths of T5's public vocabularies, which contain their sizes."""
 
 _DEFAULT_PIECES = 32_000
-"""The size of T5's English vocabulary, if neither the path nor the model says anything."""
+"""The size of T5's English vocabulary, which applies if neither the path nor the model implies a size."""
 
 _NUMBER_OF_BYTES = 256
 
@@ -75,7 +75,7 @@ def size_of(path: str, *, rows: int | None = None, extra_ids: int = 0) -> Vocabu
       path: the SentencePiece file. A number in it is the size of the vocabulary, as in ``cc_all.32000.100extra`` or
         ``my_vocab_64k``. The name of the file counts more than that of its folder; the bucket's name does not count.
       rows: the number of rows of the model's embedding, which T5's models round up to a multiple of 128; None if it is
-        not known. It decides if the path says nothing.
+        not known. It decides if the path names no size.
       extra_ids: the number of ids that SeqIO adds to those of the file.
     """
     for part in reversed(_BUCKET.sub("", path).split("/")):
@@ -102,7 +102,7 @@ def _is_a_size(number: int) -> bool:
 
 
 def _of_thousands(number: int, rows: int | None, others: int) -> int:
-    """Returns what ``64k`` means: 65,536 if the embedding is too large for 64,000 and has room for 65,536."""
+    """Returns the value of ``64k``: 65,536 if the embedding is too large for 64,000 and has room for 65,536."""
     binary, decimal = number * 1024, number * 1000
     return binary if rows is not None and decimal + others + 128 <= rows >= binary + others else decimal
 
@@ -141,7 +141,7 @@ def model_of(size: VocabularySize) -> bytes:
     trainer.pad_id, trainer.eos_id, trainer.unk_id, trainer.bos_id = PAD_ID, EOS_ID, UNK_ID, -1
     trainer.byte_fallback = with_bytes
     normalizer = model.normalizer_spec
-    normalizer.name = "identity"  # what a normalizer joins or drops could not be decoded
+    normalizer.name = "identity"  # decoding could not restore what a normalizer joins or drops
     normalizer.add_dummy_prefix = True
     normalizer.remove_extra_whitespaces = False
     normalizer.escape_whitespaces = True

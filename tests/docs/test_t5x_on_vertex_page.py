@@ -1,4 +1,4 @@
-"""The examples of docs/t5x-on-vertex.md run, or are parsed."""
+"""The examples of docs/t5x-on-vertex.md run or are parsed."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def test_the_configs_own_optimizer_is_in_its_own_checkpoints(tmp_path: Path) -> 
 def test_in_a_bucket_it_is_put_on_the_disk_of_the_private_google(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the specs that T5X writes into buckets, and the marker that keeps orbax from removing it."""
+    """It has the specs that T5X writes into buckets, and the marker files that keep orbax from removing it."""
     monkeypatch.setenv(ROOT_VARIABLE, str(tmp_path))
     address = write("gs://t5-data/pretrained_models/t5x/small", CheckpointKind.PUBLISHED)
     assert address == "gs://t5-data/pretrained_models/t5x/small/checkpoint_1000000"

@@ -1,4 +1,4 @@
-"""Checkpoints in T5X's own layout, which public models have, are read and written as by T5X."""
+"""Checkpoints in T5X's own layout, which public models have, are read and written as T5X does."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_parameters_may_be_read_when_asked_for(tmp_path: Path) -> None:
     assert (kernel.shape, kernel.dtype, kernel.nbytes) == ((8, 4), jnp.bfloat16, 64)
     assert kernel.get().dtype == jnp.bfloat16
     np.testing.assert_array_equal(kernel.astype(np.float32).get(), KERNEL.astype(jnp.bfloat16).astype(np.float32))
-    checkpointer(tmp_path / "copy", on_devices=False).save(lazy)  # reads as it writes
+    checkpointer(tmp_path / "copy", on_devices=False).save(lazy)  # each array is read when it is written
     copied = checkpointer(tmp_path / "copy", on_devices=False).restore()
     assert isinstance(copied.params["scale"], np.ndarray)
     with pytest.raises(ValueError, match="params_on_devices=False"):
@@ -201,7 +201,7 @@ def test_a_copy_in_another_place_and_storage_restores(tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere" / "checkpoint_3"
     shutil.copytree(RECORDED / "checkpoint_3", copy)
     tree = serialization.msgpack_restore((copy / "checkpoint").read_bytes())
-    # The spec as T5X writes it to a bucket, with the paths that it wrote before tensorstore 0.1.14.
+    # One spec as T5X writes it to a bucket, and one with its path as before tensorstore 0.1.14.
     kernel, scale = tree["optimizer"]["target"]["enc"]["kernel"], tree["optimizer"]["target"]["scale"]
     kernel["kvstore"] = {"driver": "gcs", "bucket": "t5x-dummy-bucket", "path": "target.enc.kernel/"}
     scale["path"] = scale["kvstore"].pop("path")

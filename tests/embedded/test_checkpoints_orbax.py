@@ -1,4 +1,4 @@
-"""Checkpoints in orbax layout are read and written as by T5X."""
+"""Checkpoints in orbax layout are read and written as T5X does."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def test_all_files_of_t5x_are_there() -> None:
 
 @pytest.mark.parametrize("name", OURS)
 def test_folder_is_a_package_so_that_includes_resolve(name: str) -> None:
-    # Gin's resource reader raises TypeError for folders that are not.
+    # Gin's resource reader raises TypeError for folders that are not packages.
     assert (EMBEDDED / name).parent.joinpath("__init__.py").is_file()
 
 

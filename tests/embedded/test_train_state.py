@@ -167,7 +167,7 @@ def assign(stored: dict, model: dict, rules: list, **settings) -> dict:
         ({"t/a": 1, "t/b": 2}, {"t/x": 0}, [("t/x", "t/a"), (".*", "t/b")], {"t/x": 1, "t/b": 2}),
         # None leaves a leaf at its initial value although the checkpoint has it.
         ({"t/a": 1, "t/b": 2}, {"t/a": 0, "t/b": 0}, [("t/a", None)], {"t/b": 2}),
-        # A leaf that moved still serves its own name if no rule matches it.
+        # A leaf that moved still serves its own name if no rule matches that name.
         ({"t/a": 1}, {"t/a": 0, "t/x": 0}, [("t/x", "t/a")], {"t/a": 1, "t/x": 1}),
         # Leaves that the model lacks are kept.
         ({"t/a": 1, "t/z": 5}, {"t/a": 0}, [], {"t/a": 1, "t/z": 5}),

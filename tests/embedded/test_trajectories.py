@@ -1,4 +1,4 @@
-"""The embedded runtime trains as T5X does, step by step, and a training that was stopped resumes without a trace."""
+"""The embedded runtime trains as T5X does, step by step, and a stopped training resumes as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BFLOAT16 = Tolerance(scalar=2**-8, accuracy=2**-4, parameter=2**-8, state=2**-4)
 
 A bfloat16 has 8 significant bits, so one rounding is off by up to 2**-9. Where a CPU rounds (each product, or sums that
 it keeps in float32) depends on its instructions, and so do the numbers of a record in bfloat16. Losses and parameters
-come out within twice one rounding. The optimizer's states are means of squared gradients, which have passed through
+are within twice one rounding. The optimizer's states are means of squared gradients, which have passed through
 every layer on their way: the roundings of four layers forward and backward, and twice that for the square. Of the at
 most 64 tokens that an accuracy counts, four may be ties. Limiting XLA's instructions (SSE4.2 to AVX-512, with and
 without its fusions) gave 0.0018, 0.0016, 0.055 and two tokens.
@@ -152,7 +152,7 @@ utils.SaveCheckpointConfig.save_dataset = True
 
 @pytest.mark.journey
 def test_stopped_and_resumed_is_as_in_one_go(programs: Any, tmp_path: Path) -> None:
-    """They are equal to the last bit, including dropout. The third training restarts its data, so the data matters."""
+    """They are equal to the bit, including dropout. The third training restarts its data and so ends differently."""
     (tmp_path / "guide.gin").write_text(GUIDE)
     flags = ["--gin_file=guide.gin", f"--gin_search_paths={tmp_path},{CONFIGS}"]
 

@@ -157,7 +157,7 @@ class TestWithTheLibrary:
 
 
 class TestWithoutRows:
-    """A fake library that reaches nothing, or only some datasets."""
+    """A fake library that reads only files and its cache, because the hub is out of reach."""
 
     @pytest.fixture
     def load(self, monkeypatch) -> Any:

@@ -1,1 +1,1 @@
-"""A small training program in the form that Vertex AI runs: ``python -m trainer.task`` runs here or in a job."""
+"""A small training program that Vertex AI can run as a job; ``python -m trainer.task`` runs it here."""

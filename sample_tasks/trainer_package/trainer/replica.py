@@ -1,4 +1,4 @@
-"""The replica of a job that a process is, according to the variable CLUSTER_SPEC."""
+"""The replica of a job that this process runs as, according to the variable CLUSTER_SPEC."""
 
 from __future__ import annotations
 
