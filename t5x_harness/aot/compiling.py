@@ -56,7 +56,7 @@ def available_bytes(root: Path = Path("/")) -> int | None:
       root: the root of the file system.
 
     Returns:
-      The bytes; None if the system does not tell.
+      The bytes; None if the system does not report them.
     """
     found = []
     with contextlib.suppress(OSError):

@@ -230,7 +230,7 @@ class _CostCounter:
     def collectives(
         self, runs: Iterable[tuple[Computation, int]], mesh: Mapping[str, int]
     ) -> Iterator[tuple[Collective, int]]:
-        """Yields each collective of several devices, and how often it runs; one that is spread over fusions once."""
+        """Yields each collective of several devices, and how often it runs; one spread over fusions counts once."""
         for computation, times in runs:
             seen: set[tuple[str, str | None]] = set()
             for kind, instruction, where in self._collectives_in(computation):
@@ -255,7 +255,7 @@ class _CostCounter:
 
 
 def _read_of(called: Computation, number: int) -> int:
-    """Returns the bytes that a fusion reads of one of its operands: only a part if it does nothing but slice it."""
+    """Returns the bytes that a fusion reads from one of its operands: only a part if it does nothing but slice it."""
     parameter = called.parameters.get(number)
     if parameter is None:
         return 0

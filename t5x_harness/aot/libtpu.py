@@ -143,7 +143,7 @@ class Until(enum.StrEnum):
 
 
 class CompilerVerdict(enum.StrEnum):
-    """How a compilation ends: not begun, done, out of the device's memory, or failed for another reason."""
+    """The outcome of a compilation: not begun, done, out of the device's memory, or failed for another reason."""
 
     LOWERED = "lowered"
     COMPILED = "compiled"

@@ -106,7 +106,7 @@ def describe_batches(plan: Planned, report: StageReport) -> None:
 
 
 def describe_evaluation(plan: Planned, report: StageReport) -> None:
-    """Adds how much is evaluated, and how often."""
+    """Adds the amount and frequency of evaluation."""
     for role in plan.run.roles:
         size = role.batch_size
         if size and role.parameter != "train_dataset_cfg":

@@ -198,7 +198,7 @@ class LearningRate:
     """The learning rate of a run.
 
     Attributes:
-      schedule: the schedule that sets the rate; None if the config does not tell.
+      schedule: the schedule that sets the rate; None if the config does not specify it.
       curve: the course over the steps to train; None if the steps or the rate are not known.
       before: the course from step 0 to the first step to train; None if that is step 0.
       problem: the exception that the schedule raised, or None.
@@ -276,7 +276,7 @@ class RateSchedule:
 
 
 def find_schedule(config: GinConfig, model: Any) -> RateSchedule | None:
-    """Returns the schedule that the optimizer follows, or None if the config does not tell.
+    """Returns the schedule that the optimizer follows, or None if the config does not specify it.
 
     T5X's own optimizers take the trainer's ``learning_rate_fn``. Optax's ignore it: their rate is an argument of one
     of their transformations.

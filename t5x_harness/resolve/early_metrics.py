@@ -3,7 +3,7 @@
 T5X calls them only after all predictions are made, hours into a job, and an exception then ends the job. Here SeqIO's
 own evaluator calls them, with SeqIO's own loggers, so whatever passes here also passes there. It runs in a thread, for
 a bounded time: a metric may load a model of its own, or wait for a server. The outputs have the shapes and dtypes that
-T5X's models give it: the token ids of all examples as one array that is padded with zeros, a score for each example,
+T5X's models produce: the token ids of all examples as one array that is padded with zeros, a score for each example,
 and both together for a metric that asks for both.
 """
 

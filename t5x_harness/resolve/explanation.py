@@ -173,7 +173,7 @@ def _missing_module(
     """Returns the message, the place and the fix for an import that failed.
 
     Args:
-      error: what was raised; a ``ModuleNotFoundError`` is among its causes, or in its text.
+      error: the exception; a ``ModuleNotFoundError`` is among its causes, or in its text.
       frame: the innermost line of the user's own Python; None if the config itself imports the module.
       where: the line of the config that imports the module, directly or not.
     """
@@ -191,7 +191,7 @@ def _fix_of_import(name: str) -> str:
     if top == t5_package.NAME:
         return f"install the package t5, here and in the image of the job: {t5_package.INSTALL}"
     parent, _, last = name.rpartition(".")
-    with contextlib.suppress(Exception):  # an exception of the package says nothing about what is missing
+    with contextlib.suppress(Exception):  # an exception of the package says nothing about the missing module
         package = importlib.import_module(parent)
         if close := closest(last, [module.name for module in pkgutil.iter_modules(getattr(package, "__path__", []))]):
             return f"write {package.__name__}.{close}"

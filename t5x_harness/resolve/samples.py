@@ -67,7 +67,7 @@ def read_within(
       count: the number of items to count; the items to keep are read in any case.
       seconds: the time to wait for them.
       further: the number of items to count if they come soon; none by default.
-      spare: how long that may take, from the beginning.
+      spare: the time for that, from the beginning.
 
     Raises:
       Exception: ``items`` or the iteration raises it in time.
@@ -221,9 +221,9 @@ def sample_of(
       task: the task.
       use_cached: whether to read the task's cache instead of its source.
       count: the least number of examples to count, if the split has so many; :data:`EXAMPLES` of them are kept.
-      seconds: how long that may take.
+      seconds: the time for that.
       further: the number of examples to read if there is time, because any of them may make a preprocessor raise.
-      spare: how long that may take, from the beginning.
+      spare: the time for that, from the beginning.
 
     Raises:
       Exception: the task's source or a preprocessor raises it.

@@ -62,7 +62,7 @@ class Suspect:
       key: the binding that holds the value, after following macros.
       shown: the binding as it is in the file, ``BATCH_SIZE = 12``, and its place.
       location: its line; None for a binding given with the run.
-      weight: how strong the evidence is.
+      weight: the strength of the evidence.
     """
 
     key: BindingKey
@@ -178,7 +178,7 @@ class _Evidence:
         self._names = {name: weight for name, weight in names.items() if name not in lacked}
 
     def weight(self, key: BindingKey, value: Any, config: GinConfig) -> float:
-        """Returns how strong the evidence against a binding is; 0 if there is none."""
+        """Returns the strength of the evidence against a binding; 0 if there is none."""
         name = key.parameter
         in_text = max((_weight_in(part, self._text) for part in _leaves(value)), default=0.0)
         weight = 6.0 if self.holds(value) else in_text

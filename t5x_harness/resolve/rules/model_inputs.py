@@ -74,7 +74,7 @@ def _wrong_lengths(run: Resolved, role: DataRole, key: BindingKey | None) -> Ite
 
 
 def _without_positions(converter: Any, lengths: Mapping[str, int]) -> list[str]:
-    """Returns the features of the model that are left without a position; empty if the converter does not tell."""
+    """Returns the features of the model that are left without a position; empty if the converter does not list them."""
     try:
         found: Mapping[str, int] = converter(pack=False).get_model_feature_lengths(lengths)
     except Exception:  # lengths of features that the converter does not have, or a custom converter's own demands

@@ -130,7 +130,7 @@ def _sentinels(inputs: np.ndarray, targets: np.ndarray, top: int) -> int:
 def _overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> tuple[int, str] | None:
     """Returns the id and text of the first sentinel that is also a piece of text.
 
-    Returns None if none is, or if the vocabulary does not tell.
+    Returns None if none is, or if the vocabulary cannot tell.
     """
     import seqio
     from sentencepiece import sentencepiece_model_pb2
