@@ -49,7 +49,7 @@ class Mistake:
     """One kind of mistake.
 
     Attributes:
-      code: the stable id from the failure catalogue.
+      code: the stable id from the failure catalog.
       title: the mistake in a few words.
       why: the effect on the TPU, and the reason to obey the rule.
       bad: a config with the mistake.

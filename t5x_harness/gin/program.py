@@ -131,8 +131,8 @@ class GinProgram:
       not_checked: the checks that static reading cannot make, in words.
       t5x_parent: the folder with the package ``t5x`` that was read; None for none.
       texts: the texts of the files by their names, with line feeds as line ends.
-      in_clone: where the T5X in use has the files that were requested in a clone of T5X's repository; only the job has
-        the clone. The keys are the names used in the requests.
+      in_clone: the paths, in the T5X in use, of files that were requested in a clone of T5X's repository that only the
+        job has. The keys are the names used in the requests.
       possible_constants: macros without a binding that one of the user's modules may define by ``gin.constant``.
     """
 

@@ -185,7 +185,7 @@ def rename_bound(program: GinProgram, at: Location, old: str, new: str) -> Edits
 
 
 def rename_macro_use(program: GinProgram, at: Location, old: str, new: str) -> Edits:
-    """Renames a macro wherever a statement reads it."""
+    """Renames a macro everywhere in a statement that reads it."""
     return _substitute(statement_at(program, at), rf"(?<=%){re.escape(old)}(?![\w./])", new)
 
 

@@ -120,7 +120,7 @@ class Config:
 
     Attributes:
       spec: its files and bindings.
-      run_if: when it is judged as a run.
+      run_if: the condition for judging it as a run.
       t5x_parent: the folder that holds the package ``t5x`` in use.
       on_slice: whether the user named the run's slice.
     """

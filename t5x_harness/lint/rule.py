@@ -201,7 +201,7 @@ def start_step(context: Context) -> int | None:
 
 
 def absent_checkpoint(context: Context) -> tuple[ParameterValue, tuple[int, ...]] | None:
-    """Returns the initial checkpoint's path if it is surely missing, and the steps of the checkpoints next to it.
+    """Returns the initial checkpoint's path if it is certainly missing, and the steps of the checkpoints next to it.
 
     This is only known for one of the user's buckets, or a local folder that has other checkpoints. Otherwise the
     job's machine may have it.

@@ -51,7 +51,7 @@ def lint_program(
     Args:
       program: the run, or the fragment.
       start: the ``time.perf_counter`` at which the stage began.
-      run_if: when it is judged as a run; rules that need a whole run are not applied to a fragment.
+      run_if: the condition for judging it as a run; rules that need a whole run are not applied to a fragment.
       on_slice: whether the user named the run's slice; if it is only the default, nothing is judged by it.
       begins_run: whether further stages are to follow, so that the config has to bind something to run.
     """

@@ -64,7 +64,7 @@ class Report:
 
     Attributes:
       results: the results of the runs.
-      origins: where each run was requested, such as the node of a test; by default its last gin file.
+      origins: the place where each run was requested, such as the node of a test; by default its last gin file.
       seconds: the time that the caller waited for everything; by default the sum of the runs.
       import_seconds: the part of that time in which the stack was imported.
     """

@@ -96,7 +96,7 @@ class JobCode:
     """A mistake between a config and its job on Vertex AI, which no rule about configs can find.
 
     Attributes:
-      code: its code in the failure catalogue.
+      code: its code in the failure catalog.
       title: the mistake in a few words.
       why: the effect of the mistake and its cause.
       example: the language of both examples.

@@ -69,7 +69,7 @@ def page(code: str, rules: Sequence[Rule[Any]], *, whole: bool = True) -> str:
     Args:
       code: the code, such as ``GIN02``.
       rules: the rules that find it, one for each stage, earliest first.
-      whole: whether the page has to be complete without other pages.
+      whole: whether the page has to be complete by itself.
     """
     first, *later = rules
     mistake = first.mistake

@@ -23,7 +23,7 @@ class GcsPaths(enum.StrEnum):
 
 
 class StandInPolicy(enum.StrEnum):
-    """What is replaced by generated stand-ins.
+    """The things that generated stand-ins replace.
 
     ``OFF``: nothing; anything unavailable fails as it does in T5X.
     ``MISSING``: anything that is not available here.

@@ -58,7 +58,7 @@ class Finding(JsonValue):
     A message or fix longer than a page is shortened; see :func:`~t5x_harness.system.texts.shorten`.
 
     Attributes:
-      code: the stable id from the failure catalogue, such as ``GIN01``.
+      code: the stable id from the failure catalog, such as ``GIN01``.
       severity: see :class:`Severity`.
       stage: the stage that found it.
       message: a description of the failure, with the values that disagree.

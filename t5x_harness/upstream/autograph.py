@@ -218,7 +218,7 @@ def convert_or_load(names: Iterable[str]) -> int:
 
 
 def adopt(_seqio: types.ModuleType) -> None:
-    """Gives AutoGraph the stored conversions of SeqIO's functions, if there are any, once SeqIO is imported."""
+    """Gives AutoGraph the stored conversions of SeqIO's functions, if any, once SeqIO is imported."""
     functions = functions_of(SEQIO_FUNCTIONS)
     conversions, autograph = load(functions), AutoGraph.find()
     if conversions and autograph:
@@ -232,7 +232,7 @@ def load(functions: Sequence[types.FunctionType]) -> list[ConvertedFunction | No
       functions: all functions that were stored together, in the same order.
 
     Returns:
-      None if there are no stored conversions.
+      The conversions; None if none are stored.
     """
     place = _place(functions)
     if place is None:

@@ -56,7 +56,7 @@ def install_mesh(slice: Slice, data_positions: int | None = None, devices: Seque
 
     Args:
       slice: the slice.
-      data_positions: how many of the first positions along the mesh's data axis to keep; None for all.
+      data_positions: the number of first positions along the mesh's data axis to keep; None for all.
       devices: devices to use instead of CPU devices, in the order of the slice's.
     """
     emulate = functools.partial(emulate_slice, slice_=slice, data_positions=data_positions, devices=devices)
@@ -74,7 +74,7 @@ def emulate_slice(
     Args:
       partitioning: the imported module.
       slice_: the slice that it sees.
-      data_positions: how many of the first positions along a mesh's data axis to keep; None for all.
+      data_positions: the number of first positions along a mesh's data axis to keep; None for all.
       devices: devices to use instead of CPU devices, in the order of the slice's.
 
     Raises:

@@ -24,7 +24,7 @@ GIN21 GIN23 GIN24 GIN25 GIN26 GIN27 GIN28 GIN29 GIN30 GIN31 GIN32 GIN33 GIN34 GI
 CKP02 CKP04 CKP05 CKP11 CKP12 CKP14 CKP15 CKP17 CKP18 CKP19 CKP20 CKP25 INF04 INF09 GCS03 GCS08 GCS11 VTX07 AUX02 AUX03
 AUX04 AUX05 POD07
 """
-"""The rows of the failure catalogue that can be found from text alone."""
+"""The rows of the failure catalog that can be found from text alone."""
 
 
 def _findings(folder: Folder, example: Example) -> list[Finding]:

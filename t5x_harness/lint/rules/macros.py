@@ -67,7 +67,7 @@ def _close(program: GinProgram, name: str) -> str | None:
 
 
 def _is_slip(program: GinProgram, macro: MacroBinding, near: str) -> bool:
-    """Returns whether a macro is surely misspelled: the values are alike, and its file does not bind the other one."""
+    """Returns whether a macro is clearly misspelled: the values are alike, and its file does not bind the other one."""
     bound = [s for s in program.statements if isinstance(s, MacroBinding) and s.name == near]
     if meant(macro.name, program.read_macros) != near or any(s.location.file == macro.location.file for s in bound):
         return False

@@ -252,7 +252,7 @@ def _wants_class(context: Context, binding: Binding, reference: Reference) -> bo
 
 
 def _makes_schedule(reference: Reference) -> bool:
-    """Returns whether a function surely returns a learning rate schedule, and is not one itself."""
+    """Returns whether a function certainly returns a learning rate schedule, and is not one itself."""
     target = reference.target or ""
     return target == "t5x.utils.create_learning_rate_scheduler" or (
         target.startswith("optax.") and target.endswith("_schedule")

@@ -117,7 +117,7 @@ def path_against_mode(context: Context) -> Iterator[Found]:
 
 
 def _checkpoint_meant(name: str) -> str | None:
-    """Returns the checkpoint that the last part of a path surely means: ``checkpoint_10`` for ``checkpont_10``."""
+    """Returns the checkpoint that the last part of a path clearly means: ``checkpoint_10`` for ``checkpont_10``."""
     match = re.fullmatch(r"([A-Za-z]+)[_-]?(\d+)", name)
     near = closest(match[1].lower(), ("checkpoint",)) if match is not None else None
     if match is None or (near is None and match[1].lower() != "checkpoint"):

@@ -60,7 +60,7 @@ GIN08 = Mistake(
 
 @finds(GIN08)
 def quoted_value(context: Context) -> Iterator[Found]:
-    """Finds each value that is surely meant to have another type: a string, or a list for a count."""
+    """Finds each value that is clearly meant to have another type: a string, or a list for a count."""
     seen: set[tuple[str, str, str]] = set()
     for binding in context.program.final_bindings:
         given = context.program.resolve(binding)
