@@ -105,7 +105,7 @@ class ClientConnection:
         self._transport = transport
 
     def reset(self) -> None:
-        """Closes the connection at once with a TCP RST; unsent data is lost."""
+        """Closes the connection immediately with a TCP RST; unsent data is lost."""
         # With a linger time of zero, the kernel sends RST instead of FIN.
         self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
         self._transport.abort()

@@ -31,7 +31,7 @@ TOKEN = "fake"
 """The access token of clients that prove nothing. It works for Cloud Storage, which checks no token."""
 
 PRIVATE = f"/_{PACKAGE}"
-"""The prefix of the harness's own paths. No bucket's name starts with an underscore, so none is hidden by it."""
+"""The prefix of the harness's own paths. No bucket's name starts with an underscore, so the prefix hides no bucket."""
 
 UNRECORDED = f"x-{PRODUCT}-unrecorded"
 """A header of the harness's own requests, which hit no fault and are not recorded."""

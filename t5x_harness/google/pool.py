@@ -86,7 +86,7 @@ class GooglePool:
         return "" if server is None else server.session.said(server.said_before)[0]  # the run may have been ended
 
     def leave(self, environment: Mapping[str, str]) -> None:
-        """Ends a run's use of its environment. May be called again."""
+        """Ends a run's use of its environment. May be called more than once."""
         server = self._taken.pop(environment[ROOT_VARIABLE], None)
         if server is None:
             return
@@ -101,7 +101,7 @@ class GooglePool:
         server.close()
 
     def close(self, *, patient: bool = True) -> None:
-        """Ends the servers. May be called again.
+        """Ends the servers. May be called more than once.
 
         Args:
           patient: whether to wait for a server that is starting; otherwise it ends with this process.
@@ -145,7 +145,7 @@ class _PooledServer:
         return self.session
 
     def close(self, *, patient: bool = True) -> None:
-        """Ends the server. May be called again.
+        """Ends the server. May be called more than once.
 
         Args:
           patient: whether to wait if it is starting.

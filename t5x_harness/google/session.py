@@ -57,7 +57,7 @@ class EmulatedCloud:
             self._launched = launch(dataclasses.replace(self._settings, owner=self._owner), self._output)
 
     def close(self) -> None:
-        """Ends the server and waits until it has cleaned up. May be called again."""
+        """Ends the server and waits until it has cleaned up. May be called more than once."""
         launched, self._launched = self._launched, None
         if launched is not None and os.getpid() == self._owner:  # a fork of the owner must not end the server
             launched.end()

@@ -139,7 +139,7 @@ class FakeVertex:
           states: the states to wait for, such as ``{"JOB_STATE_RUNNING"}``; by default, all final ones.
 
         Raises:
-          EmulatorError: there is no such job, it has ended in another state, or the time is up.
+          EmulatorError: the job does not exist, it has ended in another state, or the time is up.
         """
         deadline = time.monotonic() + seconds
         while (job := self.job(name)).state not in states:

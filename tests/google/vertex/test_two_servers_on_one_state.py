@@ -1,4 +1,4 @@
-"""Two servers or clients that change one state at once, in any order of their steps."""
+"""Two servers or clients that change one state concurrently, in any order of their steps."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_a_path_of_the_harness_that_there_is_not(fake_gcs_server: EmulatedCloud)
 
 
 def test_objects_may_have_names_like_the_apis_paths(fake_gcs: Any) -> None:
-    """This machine's names serve both. Only a bucket called ``v1beta1`` would make such a path ambiguous."""
+    """Both are served under this machine's names. Only a bucket ``v1beta1`` would make such a path ambiguous."""
     bucket = fake_gcs.bucket("bucket")
     fake_gcs.put(bucket, {"v1/projects/x": "object"})
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(

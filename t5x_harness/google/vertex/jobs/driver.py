@@ -138,7 +138,7 @@ class Driver:
         self._post(_Order.LOOK)
 
     def close(self) -> None:
-        """Ends all processes at once, and waits until none is left. May be called again."""
+        """Ends all processes immediately, and waits until none is left. May be called more than once."""
         self._post(_Order.QUIT)
         self._thread.join()
 
@@ -162,7 +162,7 @@ class Driver:
                     finally:
                         taken.set()
         except Exception as error:
-            traceback.print_exc()  # for the log of the server; clients get only what helps them
+            traceback.print_exc()  # for the server's log; clients get only helpful details
             with contextlib.suppress(Exception):  # if the state itself is gone, no client can be informed
                 self._finish(JobState.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
         finally:

@@ -178,5 +178,5 @@ def fails_if_not_started(services: Services, job: Any) -> Iterator[None]:
     except StateError:
         raise
     except Exception as error:
-        traceback.print_exc()  # for the log of the server; clients get only what helps them
+        traceback.print_exc()  # for the server's log; clients get only helpful details
         publish(services, job.name, type(job), JobState.FAILED, unable(f"the job cannot be started: {error}"))

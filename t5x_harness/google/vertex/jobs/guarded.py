@@ -218,7 +218,7 @@ class Watched:
                 yield from self._said(unit, stream)
 
     def close(self) -> None:
-        """Ends all processes at once, and releases all resources."""
+        """Ends all processes immediately, and releases all resources."""
         for guarded in self._units.values():
             guarded.close()
         self._units.clear()

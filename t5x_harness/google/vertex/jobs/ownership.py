@@ -102,7 +102,7 @@ class RunningJobs:
             job.cancel()
 
     def end(self, name: str) -> None:
-        """Ends a job at once if it runs here, and waits until its processes are gone."""
+        """Ends a job immediately if it runs here, and waits until its processes are gone."""
         if job := self._find(name):
             job.close()
 
@@ -187,7 +187,7 @@ class Ownership:
         return beat is None or time.time() - float(beat) > _SILENT_SECONDS
 
     def close(self) -> None:
-        """Ends the thread, and removes this server's entries from the state. May be called again."""
+        """Ends the thread, and removes this server's entries from the state. May be called more than once."""
         self._closed.set()
         if self._beating is not None:
             self._beating.join()
@@ -209,7 +209,7 @@ class Ownership:
 
 
 def _started(pid: int) -> str:
-    """Returns when a process began; empty if there is no such process, or only a zombie."""
+    """Returns the time when a process began; empty if the process does not exist, or is only a zombie."""
     try:
         fields = Path("/proc", str(pid), "stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

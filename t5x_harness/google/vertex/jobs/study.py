@@ -83,7 +83,7 @@ class Study:
         self._inbox.put(_CANCEL)
 
     def close(self) -> None:
-        """Ends all trials at once, and waits until the job has ended. May be called again."""
+        """Ends all trials immediately, and waits until the job has ended. May be called more than once."""
         self._inbox.put(_QUIT)
         self._thread.join()
 
@@ -106,7 +106,7 @@ class Study:
                 self._receive(None)
             self._publish(*(self._ending or (JobState.SUCCEEDED, None)))
         except Exception as error:
-            traceback.print_exc()  # for the log of the server; clients get only what helps them
+            traceback.print_exc()  # for the server's log; clients get only helpful details
             self._publish(JobState.FAILED, endings.unable(f"{type(error).__name__}: {error}"))
             for name in self._active:
                 self._running.end(name)

@@ -59,7 +59,7 @@ _VARIABLE = re.compile(r"\{([\w.]+)=([^}]+)\}")
 
 
 def check_names(rpc: Rpc, request: Any) -> None:
-    """Raises ApiError, with the correct form, for a name that no resource of the method's kind can have."""
+    """Raises ApiError, stating the correct form, for a name that no resource of the method's kind can have."""
     bound = _bound(rpc)
     if bound and not any(all(_fits(request, *each) for each in fields.items()) for fields in bound):
         wrong = [field for field in bound[0].items() if not _fits(request, *field)]

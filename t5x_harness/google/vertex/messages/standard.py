@@ -28,7 +28,7 @@ _GIVEN_ID, _WITH_CAPITALS = re.compile(r"[a-z0-9][a-z0-9-]{0,127}"), re.compile(
 
 
 def run_standard(call: ApiCall) -> Message:
-    """Answers a standard method by the common rules; raises ApiError."""
+    """Answers a standard method according to the common rules; raises ApiError."""
     found = verb_of(call.rpc)
     assert found is not None, f"{call.rpc.name} has no standard form"
     verb, kind = found

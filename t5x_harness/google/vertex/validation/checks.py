@@ -141,7 +141,7 @@ def pattern(value: str, rule: SpecRule) -> Values | None:
 
 @value_check
 def one_of(value: str, rule: SpecRule) -> Values | None:
-    """Checks that the text, if there is one, is one of ``values``."""
+    """Checks that the text, if any, is one of ``values``."""
     choices = rule.parameters["values"]
     return {"value": value, "choices": ", ".join(choices)} if value and value not in choices else None
 

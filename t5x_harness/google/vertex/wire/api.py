@@ -146,7 +146,7 @@ class Api:
           A JSON value.
 
         Raises:
-          ApiError: NOT_FOUND: there is no such request. UNAVAILABLE: the state is lost.
+          ApiError: NOT_FOUND: the request does not exist. UNAVAILABLE: the state is lost.
         """
         try:
             match name:

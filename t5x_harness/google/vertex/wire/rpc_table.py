@@ -119,7 +119,7 @@ def rpc_table(version: str = "v1") -> RpcTable:
     Raises:
       ModuleNotFoundError: ``google-cloud-aiplatform`` is not installed.
     """
-    with _READING:  # two threads that import the same packages at once may deadlock
+    with _READING:  # two threads that import the same packages concurrently may deadlock
         return _read(version)
 
 
