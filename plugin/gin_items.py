@@ -93,7 +93,7 @@ class StageItem(JobItem):
         """Runs the stage.
 
         Raises:
-          StageFailed: the stage failed, or an earlier one did that has no selected item.
+          StageFailed: the stage failed, or an earlier one without a selected item did.
         """
         from t5x_harness.report.junit import stage_properties
         from t5x_harness.runs.pool import RunContext
@@ -148,7 +148,7 @@ class StageItem(JobItem):
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
-        """Returns the line that makes the file a run, so that editors and annotations jump to it."""
+        """Returns the line that makes the file a run, to which editors and annotations jump."""
         title = f"gin: {self.spec.name}::{self.stage}"
         if self.start is None:
             return self.path, 0, title

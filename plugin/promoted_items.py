@@ -122,7 +122,7 @@ class ShippedItem(JobItem):
 
 
 def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Replaces shipped tests by items for their jobs; moves cheap stages of promoted runs in front of their jobs.
+    """Replaces shipped tests by items for their jobs; moves cheap stages of promoted runs before their jobs.
 
     Args:
       config: pytest's config.
@@ -144,7 +144,7 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     with usage_errors("[tool.t5x_harness.tpu] and t5x_tpu: "):
         for item in stages.values():
             item.spec = planned(item.spec, promotion.resources(item))
-    if not hasattr(config, "workerinput"):  # other workers of pytest-xdist run a part of the tests
+    if not hasattr(config, "workerinput"):  # other workers of pytest-xdist run some of the tests
         arranged, early = jobs_after_plans([*stages.values()], promotion.settings.parallel)
         for at, item in zip(stages, arranged, strict=True):
             items[at] = item
@@ -169,7 +169,7 @@ def _replaced(item: pytest.Item, promotion: Promotion) -> pytest.Item:
     try:
         ships = promotion.promotes(item) and promotion.resources(item).ship and not hasattr(item, "spec")
     except ResourcesError:
-        return item  # which fails with the mistake of its marker
+        return item  # which fails because of the mistake in its marker
     return ShippedItem.of(item, promotion) if ships else item
 
 

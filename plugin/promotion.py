@@ -51,7 +51,7 @@ class Promotion(PromotionSession):
     """
 
     def __init__(self, config: pytest.Config, session: HarnessSession) -> None:
-        # As with the output of tests, -s shows logs as they come; xdist's workers have no terminal.
+        # As with tests' output, -s shows logs as they arrive; xdist's workers have no terminal.
         streams = config.option.capture == "no" and not session.is_worker
         super().__init__(
             session.expression,
@@ -105,7 +105,7 @@ class Promotion(PromotionSession):
         Args:
           item: the test.
           spec: the run.
-          target: where the job goes.
+          target: the target of the job.
           of_checkpoint: the resources, if the job is for a checkpoint of the test's train job, which must not be
             replaced by a stand-in; None for the test's own resources.
 

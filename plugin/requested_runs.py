@@ -33,7 +33,7 @@ def run_for(
     check: bool,
     auxiliary: Sequence[Auxiliary],
 ) -> RunResult:
-    """Runs a config for a test, here or as the job that it is promoted to: see ``fixtures.runs.T5XRun``."""
+    """Runs a config for a test, here or as the job that it is promoted to; see ``fixtures.runs.T5XRun``."""
     item: pytest.Item = request.node
     spec = request.config.stash[SESSION].settings.spec(gin_files, asked).with_settings(until=until)
     marks.check_slice(spec.slice, "t5x_run: slice")
@@ -54,7 +54,7 @@ def run_for(
 def run_auxiliary_for(
     request: pytest.FixtureRequest, trained: RunResult, jobs: Auxiliary, check: bool = True
 ) -> RunResult:
-    """Runs the auxiliary jobs of a train job: see ``fixtures.runs.AuxiliaryJobs``."""
+    """Runs the auxiliary jobs of a train job; see ``fixtures.runs.AuxiliaryJobs``."""
     from t5x_harness.auxiliary.session_runs import run_auxiliary
 
     item: pytest.Item = request.node
@@ -66,7 +66,7 @@ def run_auxiliary_for(
 
 
 def compile_for(request: pytest.FixtureRequest, gin_files: Sequence[str], asked: Layer, mode: AotMode) -> AotNumbers:
-    """Compiles a config's programs for a test: see ``fixtures.runs.T5XAot``."""
+    """Compiles a config's programs for a test; see ``fixtures.runs.T5XAot``."""
     from t5x_harness.aot.numbers import AotNumbers
     from t5x_harness.aot.stage import TOO_LARGE
     from t5x_harness.report.junit import stage_properties

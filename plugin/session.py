@@ -45,7 +45,7 @@ class HarnessSession:
       config: the argument.
       expression: the value of ``-m``.
       settings: the settings of runs, from the options, the project and the folder.
-      expects_runs: whether the session is going to make runs.
+      expects_runs: whether the session will make runs.
       promotes: whether the runs are jobs elsewhere, which handle Ctrl-C.
       is_worker: whether this process is a worker of pytest-xdist.
       begun: the runs; None until one is requested.
@@ -228,7 +228,7 @@ class SessionInterruption:
         """Kills the runs; a second Ctrl-C does not spoil the rest of pytest's report."""
         in_full = type(excinfo.value) is not KeyboardInterrupt or self._session.config.option.fulltrace
         if self._session.interrupt() and not in_full:
-            excinfo.traceback = excinfo.traceback[-1:]  # the only frame to show
+            excinfo.traceback = excinfo.traceback[-1:]  # pytest shows only this frame
 
 
 def configuration_of(config: pytest.Config) -> Configuration:
@@ -257,7 +257,7 @@ def _layers(config: pytest.Config, options: Sequence[Option]) -> tuple[Layer, ..
 
 @contextlib.contextmanager
 def usage_errors(before: str = "") -> Iterator[None]:
-    """Makes pytest show settings mistakes like its own, without a traceback; ``before`` names the place."""
+    """Makes pytest show mistakes in settings like its own errors, without a traceback; ``before`` names the place."""
     try:
         yield
     except (SettingsError, ResourcesError, VertexTargetError, EmulationError) as error:

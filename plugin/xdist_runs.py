@@ -50,7 +50,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_testnodedown(node: Any) -> None:
-    """Adds the results of a worker that has ended to the controller's; a worker that crashed handed over none."""
+    """Adds the results of a worker that has ended to the controller's; a worker that crashed has none."""
     node.config.stash[_NODES].remove(node)
     output = getattr(node, "workeroutput", {})
     if _RESULTS in output:

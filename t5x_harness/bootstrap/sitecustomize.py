@@ -58,7 +58,7 @@ def set_up_harness():
 
 
 def load_own_package():
-    """Imports the ``t5x_harness`` that this file belongs to, for an interpreter whose environment has none."""
+    """Imports the ``t5x_harness`` that this file belongs to, for an interpreter whose environment lacks it."""
     package = os.path.dirname(HERE)
     spec = PathFinder.find_spec("t5x_harness", [os.path.dirname(package)])
     module = type(sys)("t5x_harness")

@@ -1,4 +1,4 @@
-"""Asks T5X itself about a config: calls its entry point as a job does, and stops before arrays are made.
+"""Asks T5X itself about a config: calls its entry point as a job does, but stops before any array is made.
 
 The harness reads values before T5X uses them. If its own code cannot handle a value, T5X's judgment counts.
 """
@@ -39,8 +39,8 @@ def error_of_t5x(config: GinConfig, folder: Path) -> Exception | None:
       folder: the folder that T5X may write into.
 
     Returns:
-      None if T5X accepts the config so far, or if its error means nothing here because it could not read data that a
-      stand-in replaces.
+      The error; None if T5X accepts the config so far, or if its error means nothing here because it could not read
+      data that a stand-in replaces.
     """
     module, function = ENTRY_POINTS[config.mode]
     entry = gin.get_configurable(getattr(sys.modules[module], function))
@@ -65,7 +65,7 @@ def error_of_programs(plan: Planned) -> Exception | None:
     """Returns the error that T5X or the user's code raises while a run's steps are traced, and writes it into the log.
 
     Returns:
-      None if they can be traced, or if the error means nothing here.
+      The error; None if they can be traced, or if the error means nothing here.
     """
     for program in aot_run(plan).programs:
         try:
@@ -79,5 +79,5 @@ def error_of_programs(plan: Planned) -> Exception | None:
 
 
 def _stop(*_: Any, **__: Any) -> Any:
-    """Stands for T5X's TrainStateInitializer, and ends the call."""
+    """Replaces T5X's TrainStateInitializer, and ends the call."""
     raise _Reached

@@ -52,15 +52,15 @@ def eval_stage(run: Execution, report: StageReport) -> None:
 
 
 def evaluate_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
-    """Evaluates the checkpoint that a train config wrote, as an eval job for it would.
+    """Evaluates the checkpoint that a train config wrote, as an eval job would.
 
     A checkpoint that was written without orbax is read without it: at gs://, orbax deletes unknown files.
 
     Args:
       run: the run of a train config.
-      model: as it was trained.
-      checkpoint: the checkpoint's folder, as T5X is given it.
-      output: folder for the results.
+      model: the trained model.
+      checkpoint: the checkpoint's folder, as passed to T5X.
+      output: the folder for the results.
       report: receives the metrics and the number of examples.
 
     Raises:
@@ -244,7 +244,7 @@ def infer_stage(run: Execution, report: StageReport) -> None:
 
 
 def infer_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
-    """Predicts with the checkpoint that a train config wrote, as an infer job for it would.
+    """Predicts with the checkpoint that a train config wrote, as an infer job would.
 
     A model whose data has no inputs returns scores, because it has nothing to predict from. A checkpoint that
     was written without orbax is read without it: at gs://, orbax deletes unknown files.
@@ -309,7 +309,7 @@ def _count_predictions(
 
 
 def _keys(lines: Sequence[str]) -> str:
-    """Describes the keys of the first line if that is a JSON object, which T5X writes."""
+    """Describes the keys of the first line if it is a JSON object, as T5X's own lines are."""
     try:
         return ", ".join(sorted(json.loads(lines[0]))) if lines else "nothing"
     except (TypeError, ValueError):

@@ -50,7 +50,7 @@ def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution
     Args:
       argument: ``spec`` (a RunSpec as JSON), ``workspace`` (a folder for this run), and optionally ``log`` (path of the
         log, for messages).
-      progress: called with ``{"stage", "step", "of"}`` while a stage works.
+      progress: a function that is called with ``{"stage", "step", "of"}`` while a stage works.
 
     Raises:
       RuntimeChoiceError: the requested runtime cannot be used here.
@@ -128,8 +128,8 @@ class Trained:
 
     Attributes:
       step: the last step.
-      checkpoint: the folder of the last checkpoint, as T5X is given it; None if none was written.
-      model: the model that was trained; None if the trainer was not given it by name.
+      checkpoint: the folder of the last checkpoint, as passed to T5X; None if none was written.
+      model: the model that was trained; None if it was not passed to the trainer by name.
     """
 
     step: int
@@ -145,7 +145,7 @@ class Execution:
       workspace: its folder.
       runtime: the T5X that runs.
       slice: the slice whose mesh it has.
-      progress: receives its progress events while it works.
+      progress: the function that receives its progress events while it works.
       output: the folder that it writes into; known once the config is parsed.
       config: the parsed config.
       standins: the stand-ins for data, vocabularies and checkpoints.
@@ -244,7 +244,7 @@ class Execution:
     def prepared(
         self, report: StageReport, spec: RunSpec | None = None, *, in_bucket: bool = True, steps: int | None = None
     ) -> PreparedRun:
-        """Shrinks the config once, before the first stage that executes it, and makes its checkpoint if need be.
+        """Shrinks the config once, before the first stage that executes it, and makes its checkpoint if it needs one.
 
         Args:
           report: the report of the stage.
@@ -293,7 +293,7 @@ class Execution:
     def _explained(self, error: Exception, report: StageReport) -> Finding | None:
         """Returns the finding for the error that ended a stage.
 
-        If no rule knows the error, or if the harness stopped before T5X was at work, T5X is asked. Returns None if an
+        If no rule knows the error, or if the harness stopped before T5X started, T5X is asked. Returns None if an
         operation of the harness failed and the findings already give the reason.
         """
         from t5x_harness.execute.asking import error_of_t5x

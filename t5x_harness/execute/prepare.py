@@ -37,7 +37,7 @@ class PreparedRun:
       partitioner: the partitioner, built from the config.
       roles: the datasets of the config.
       resolved: the resolved full-size run, which has the tasks.
-      shapes: the shrunk train state as shapes.
+      shapes: the shapes of the shrunk train state.
       first_step: the step that training starts from.
       steps: the number of steps to train.
       examples: the number of examples of each task that evaluation and inference read; None for all.
@@ -82,7 +82,7 @@ class PreparedRun:
 
     @property
     def inferred(self) -> DataRole:
-        """The data that a train config's checkpoint predicts: infer_eval, else train_eval, else train, unpacked."""
+        """The data that a train config's checkpoint predicts: infer_eval, else train_eval, else train; never packed."""
         by_name = {r.name: r for r in self.roles if self.tasks(r)}
         return self._for_predictions(by_name.get("infer_eval") or by_name.get("train_eval") or by_name["train"])
 

@@ -149,7 +149,7 @@ class _ProcessStandIns:
             atexit.register(_repeat_below_traceback, why, os.getpid())
 
     def take_sources(self, providers: ModuleType) -> None:
-        """Makes SeqIO's TFDS sources read generated examples if their data is not here."""
+        """Makes SeqIO's TFDS sources read generated examples if their data is missing here."""
         original = providers.TfdsDataSource.tfds_dataset.fget
         seen: weakref.WeakSet[Any] = weakref.WeakSet()
 

@@ -26,7 +26,7 @@ class RunOutput:
     """The folder that a run writes into.
 
     Attributes:
-      address: the folder's path or URL as T5X is given it.
+      address: the folder's path or URL, as passed to T5X.
       local: the same folder on this machine's disk, where the harness reads it.
       is_in_bucket: whether it is in a bucket of the emulated Google Cloud.
     """
@@ -90,7 +90,7 @@ def sandbox(config: GinConfig, model_dir: str, workspace: Path, policy: StandInP
 
     Args:
       config: the parsed config.
-      model_dir: the folder that the run writes into, as T5X is given it.
+      model_dir: the folder that the run writes into, as passed to T5X.
       workspace: the run's folder.
       policy: whether stand-ins are generated; if not, paths remain without a value.
 

@@ -19,19 +19,19 @@ DEVICES = 8
 cores, and each further one makes a step slower."""
 
 LAYERS = 1
-"""The layers of a stack. The plan traces all of them at full size; here each one costs more tracing and compiling."""
+"""The number of layers in a stack. The plan traces all layers; here, each extra one costs tracing and compiling."""
 
 LONGEST = 64
-"""The tokens of the longest feature."""
+"""The number of tokens in the longest feature."""
 
 SHORTEST = 16
-"""The tokens that any feature keeps: with fewer, span corruption has no room for its sentinels."""
+"""The number of tokens that any feature keeps: with fewer, span corruption has no room for its sentinels."""
 
 STEPS = 4
-"""The train steps: two periods of two, so that a checkpoint and an eval happen in the middle and at the end."""
+"""The number of train steps: two periods of two, with a checkpoint and an eval in the middle and at the end."""
 
 FEWEST_EXAMPLES = 8
-"""The examples that any batch keeps, so that packing has something to pack."""
+"""The number of examples that any batch keeps, so that packing has something to pack."""
 
 LARGE_VOCABULARY = 65_536
 
@@ -143,7 +143,7 @@ class Shrunk:
 
     Args:
       full: the train state at full size.
-      small: the shrunk one.
+      small: the shrunk train state.
       sources: the names of its arrays in the checkpoint.
     """
 

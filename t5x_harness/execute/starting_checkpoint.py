@@ -126,7 +126,7 @@ class StartMaker:
         return stored is not None and all(shapes.get(path) == shape for path, shape in executed.items())
 
     def _kind(self) -> CheckpointKind:
-        """Returns the layout of the checkpoint that is replaced: that on disk, else that suggested by its path."""
+        """Returns the layout of the replaced checkpoint: the one on disk, else the one that its path suggests."""
         if jax.process_count() > 1:
             return CheckpointKind.LEGACY  # orbax would wait for the other hosts, but each has its own here
         kind = kind_at(self.start.path or "", use_orbax=uses_orbax(self.config))
@@ -197,7 +197,7 @@ def _remove(address: str, local: Path) -> None:
     for path in local.rglob("*"):
         if path.is_file():
             os.truncate(path, 0)
-    with contextlib.suppress(tf.errors.OpError):  # for example because a fault was injected
+    with contextlib.suppress(tf.errors.OpError):  # for example, because a fault was injected
         tf.io.gfile.rmtree(f"gs://{'/'.join(found)}")
     shutil.rmtree(local, ignore_errors=True)
 
@@ -268,7 +268,7 @@ def _filled_arrays(arrays: Mapping[str, StoredArray], step: int) -> dict[str, An
 
 
 def _as_transformation(held: Renaming) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """Turns the renaming into one that T5X applies while it saves, to the state and to the facts on each array."""
+    """Turns the renaming into a function that T5X applies, while saving, to the state and to the arrays' metadata."""
 
     def transform(state: Any, _: Any) -> tuple[Any, Any]:
         arrays = held(_flat(state))

@@ -68,9 +68,9 @@ class _Counter:
     """Counts the batches that a trainer takes, one for each train step, and observes which model it trains.
 
     Attributes:
-      model: the model that is trained; None if the trainer is not given it by name.
-      began: the step of the train state that the trainer was given.
-      params: samples of that state's parameters; none if the trainer is not given it by name.
+      model: the model that is trained; None if it is not passed to the trainer by name.
+      began: the step of the train state that was passed to the trainer.
+      params: samples of that state's parameters; none if it is not passed to the trainer by name.
     """
 
     def __init__(self, first_step: int, on_step: Callable[[int], None]) -> None:
@@ -156,7 +156,7 @@ def sampled(params: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float:
-    """Returns the change of an array relative to its size: 1 or more if it was all zeros; NaN counts as a change."""
+    """Returns the change in an array relative to its size: 1 or more if it was all zeros; NaN counts as a change."""
     if before.shape != after.shape:
         return 1.0
     difference = np.linalg.norm(after - before)

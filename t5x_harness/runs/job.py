@@ -210,7 +210,7 @@ class JobExecutor:
     def _job(self, run: Run, bindings: list[str], output: Mapping[str, str]) -> T5XJob:
         """Returns the job for the config with more bindings.
 
-        Its output folder is bound if the config's lies in no bucket.
+        Its output folder is bound if the config's is in no bucket.
         """
         job = T5XJob(
             run=dataclasses.replace(run.spec, bindings=(*run.spec.bindings, *bindings)),

@@ -1,4 +1,4 @@
-"""Runs stages here, in a fork of a process that has imported the stack; its death or hang is a failed stage."""
+"""Runs stages here, in a fork of a process that has imported the stack; if it dies or hangs, the stage fails."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class LocalExecutor:
     """Runs the stages of one run in a process that starts with the first of them.
 
     Args:
-      zygote: starts the process, as :class:`t5x_harness.workers.Zygote` does.
+      zygote: the object that starts the process, such as a :class:`t5x_harness.workers.Zygote`.
       timeout: the seconds of wall time that one stage may take; None for no limit.
       env: variables for the process; None removes one.
       google: the emulated Google Cloud that the process uses; None for none.

@@ -29,7 +29,7 @@ def for_its_user(result: StageResult, spec: RunSpec, config: GinProgram) -> Stag
 
 
 def settled(results: Sequence[StageResult]) -> list[StageResult]:
-    """Returns stages without the doubts of one stage that a later stage has settled."""
+    """Returns the stages without the doubts of one stage that a later one has settled."""
     stages = {result.stage: result for result in results}
     resolve, compiled = stages.get(Stage.RESOLVE), stages.get(Stage.AOT)
     if Stage.LINT in stages and resolve is not None and resolve.outcome is Outcome.PASSED:

@@ -49,7 +49,7 @@ def runs_at_once(ahead: int | None) -> int:
     """Returns how many runs may work at the same time.
 
     Args:
-      ahead: how many in addition to the run whose result is waited for; None for one per core of this process, which
+      ahead: how many, in addition to the run whose result is waited for; None for one per core of this process, which
         keeps them busy while one of the runs waits.
     """
     return 1 + ahead if ahead is not None else min(_MOST_AT_ONCE, 1 + len(os.sched_getaffinity(0)))
@@ -209,7 +209,7 @@ class RunPool:
         for run in self._ahead:
             run.close()
         for worker in self._workers.values():
-            worker.close()  # which ends a thread's wait for it
+            worker.close()  # which ends a thread's wait for the worker
         for google in self._googles.values():
             google.close(patient=patient)
         for _ in self._threads:
@@ -253,8 +253,8 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
 
     Args:
       runtime: the T5X.
-      socket_path: makes it a warm one for other sessions, which find it there. Without it, the shell's warm one is
-        used, if there is any.
+      socket_path: a path that makes it a warm one for other sessions, which find it there. Without it, the shell's warm
+        one is used, if there is any.
     """
     kept = os.environ.get(WORKER_SOCKET_VARIABLE) if socket_path is None else None
     others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != BOOTSTRAP_PATH]

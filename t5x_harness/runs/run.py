@@ -93,7 +93,7 @@ class Run(Closing):
         self._at_work: Stage | None = None
         self._written: Mapping[str, Any] | None = None  # once its process has ended
         self._result: RunResult | None = None  # until a further stage is requested
-        # Of a run that works ahead:
+        # For a run that works ahead:
         self._ahead: Mapping[Stage, Future[StageResult]] = {}
         self._ended = Future[None]()
         self._enough = threading.Event()  # no further stage is wanted
@@ -159,7 +159,7 @@ class Run(Closing):
     def result(self) -> RunResult:
         """Returns the outcome of the stages that were requested so far.
 
-        Of a run that works ahead, no further stage begins, and the end of its process is waited for.
+        If the run works ahead, no further stage begins, and this waits for the end of its process.
 
         Raises:
           Exception: it stopped a run that works ahead.

@@ -1,1 +1,1 @@
-"""Which T5X runs, and the environment in which programs import it."""
+"""The choice of the T5X that runs, and the environment in which programs import it."""

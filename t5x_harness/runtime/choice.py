@@ -210,7 +210,7 @@ def _distribution_of(location: str) -> importlib.metadata.Distribution | None:
 
 
 def _direct_url(dist: importlib.metadata.Distribution) -> dict[str, object]:
-    # PEP 610: where a distribution came from, if not from an index.
+    # PEP 610: the origin of a distribution, if not an index.
     try:
         value = json.loads(dist.read_text("direct_url.json") or "{}")
     except ValueError:

@@ -2,7 +2,7 @@
 
 JAX can bound its cache itself (``jax_compilation_cache_max_size``), but needs filelock for that, and a process that is
 killed between its two writes leaves an entry that stops every later write. Runs here are killed whenever they pass a
-limit, so the harness bounds the cache itself, once a session, and JAX sees one without a bound.
+limit, so the harness bounds the cache itself, once per session, and JAX sees a cache without a bound.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
 def compile_cache_environment(folder: Path | str | None, *, max_bytes: int = MAX_BYTES) -> dict[str, str]:
     """Prepares a compile cache and returns the variables that make JAX use it for every program.
 
-    Several runs and sessions may use one folder at the same time. Its programs are run as they are, so a folder that
+    Several runs and sessions may use one folder at the same time. Its programs are run unchecked, so a folder that
     other users may write to is not used, and their entries are removed.
 
     Args:

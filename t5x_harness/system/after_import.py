@@ -13,7 +13,7 @@ from typing import Any
 
 
 def after_import(module_name: str, callback: Callable[[ModuleType], None]) -> None:
-    """Calls back with a module when it has been imported, at once if it is already; a later callback replaces it."""
+    """Calls back with a module once it is imported, or at once if it already is; a later callback replaces this one."""
     hook = next((f for f in sys.meta_path if isinstance(f, AfterImport)), None)
     if hook is None:
         hook = AfterImport()

@@ -14,10 +14,10 @@ from types import FrameType
 from typing import NoReturn
 
 _SECONDS = 2.0
-"""Seconds from the first Ctrl-C to a forced exit, if there is a second Ctrl-C."""
+"""The seconds from the first Ctrl-C to a forced exit, if there is a second Ctrl-C."""
 
 _TELL_SECONDS = 10.0
-"""Seconds to wait for a report that is being printed, because its reader may have stopped."""
+"""The seconds to wait for a report that is being printed, because its reader may have stopped."""
 
 
 class Ending:

@@ -6,9 +6,9 @@ opens a connection (TCP fast open), and each ``socket`` of an unusual family. It
 checks the address. A call to this machine continues; any other gets EACCES and a line on stderr that names host, port
 and program. io_uring, which could do all of this unseen, is not available there (ENOSYS), as in Docker's containers.
 
-This requires no privileges, and its only other effect is that set-user-ID programs gain none. If the kernel is too
-old, or does not let a process read the memory of the same user's other processes, it refuses nothing. Datagrams that
-``sendmsg`` sends on unconnected sockets are not checked.
+The filter requires no privileges, and its only other effect is that set-user-ID programs gain none. If the kernel is
+too old, or does not let a process read the memory of the same user's other processes, it refuses nothing. Datagrams
+that ``sendmsg`` sends on unconnected sockets are not checked.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def install() -> bool:
-    """Permanently installs the filter for the calling thread and all that it starts.
+    """Permanently installs the filter for the calling thread and everything that it starts.
 
     The process that answers is a child that no one waits for; it ends with the last process of the filter.
 
@@ -160,7 +160,7 @@ def _program(calls: _CallNumbers) -> list[tuple[int, int, int, int]]:
     """Returns the filter, in pieces that each end with a decision or are skipped."""
     allow, notify = (_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NOTIFY)
     pieces = [
-        [(_LOAD, 0, 0, _MACHINE), (_JUMP_IF_EQUAL, 1, 0, calls.machine), allow],  # a program of another word size
+        [(_LOAD, 0, 0, _MACHINE), (_JUMP_IF_EQUAL, 1, 0, calls.machine), allow],  # a program with another word size
         [(_LOAD, 0, 0, _NUMBER)],
         _of(calls.connect, notify),
         _of(calls.io_uring_setup, (_RETURN, 0, 0, _REFUSE | errno.ENOSYS)),

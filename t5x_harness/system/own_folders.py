@@ -123,7 +123,7 @@ def _open_to(state: os.stat_result, *, sticky_will_do: bool) -> str:
 
 
 def _trusted_users(*, above: bool) -> set[int]:
-    """Returns the users whose folders and files are trusted.
+    """Returns the ids of the users whose folders and files are trusted.
 
     In a user namespace, root's folders belong to the overflow user, who is trusted for the folders above.
     """

@@ -114,8 +114,8 @@ def descendants(root: int) -> list[int]:
 def side_process(name: str, serve: Callable[[int], None]) -> Iterator[Callable[[int], None]]:
     """Forks a process that waits for a descriptor and serves it; the calling process must have a single thread.
 
-    The new process is detached from this one and from terminals, stays out of the namespaces that this process enters
-    in the block, keeps none of its descriptors but stderr, and ends at once if it gets no descriptor.
+    The new process is detached from this one and from terminals, remains outside the namespaces that this process
+    enters in the block, keeps none of its descriptors but stderr, and ends at once if it gets no descriptor.
 
     Args:
       name: the name of the new process, at most 15 bytes.

@@ -19,7 +19,7 @@ _LIST = re.compile(rf"[\[({{][^\[\](){{}}]{{{_LONG_LIST},}}[\])}}]")
 
 
 def shorten(text: str) -> str:
-    """Returns a message in which each long list in brackets has its first items and the number of the others.
+    """Returns a message in which each long list in brackets is cut to its first items and the number of the others.
 
     A message that is still longer than :data:`LONGEST` loses its middle. A message of moderate length is unchanged.
     """

@@ -223,8 +223,8 @@ def not_json(value: Any, place: str = "value", around: tuple[int, ...] = ()) -> 
       around: the ids of the values that contain it.
 
     Returns:
-      The place and type of the first such part, such as ``float32 at value['loss'][0]``; None if JSON can represent it
-      all.
+      The place and type of the first such part, such as ``float32 at value['loss'][0]``; None if there is
+      none.
     """
     if value is None or isinstance(value, str | int | float):
         return None

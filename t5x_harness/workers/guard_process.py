@@ -1,9 +1,8 @@
 """The guard of one run: forks it, watches it, and leaves nothing of it behind.
 
 A guard reaps its run: every process that the run starts, however often it forks and detaches, ends up below it. The
-    guard
-kills them when the run ends, when the parent asks for it, or when the parent is gone. It runs hardly any code, so that
-a run that is stuck, stopped or out of memory cannot take it along.
+guard kills them when the run ends, when the parent asks for it, or when the parent is gone. It runs hardly any code, so
+that a run that is stuck, stopped or out of memory cannot take it along.
 """
 
 from __future__ import annotations

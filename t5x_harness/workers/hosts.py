@@ -36,7 +36,7 @@ class OwnHost:
     """A process for this session alone, which ends with it; starts at once.
 
     Args:
-      environment: the process's whole environment.
+      environment: the complete environment of the process.
       socket_path: the path of a socket on which it also serves other sessions; None for no socket.
 
     Attributes:

@@ -67,7 +67,7 @@ class Client:
         self.control = control
         self.path = path
         self.watch: int | None = None
-        with contextlib.suppress(OSError):  # an old kernel, or the session is gone: the connection shows its end
+        with contextlib.suppress(OSError):  # the kernel is old, or the session is gone: the connection shows its end
             self.watch = os.pidfd_open(pid)
 
     @property
@@ -252,12 +252,12 @@ def file_times(modules: Mapping[str, ModuleType], since: int) -> dict[str, int]:
     """Returns the times when the files of modules were last modified.
 
     Args:
-      modules: by name, as ``sys.modules`` has them.
+      modules: the modules by name, as in ``sys.modules``.
       since: the time when their import began, in nanoseconds. A file that was modified later may have been imported
         before, and counts as changed.
 
     Returns:
-      Nanoseconds by file.
+      The times in nanoseconds, by file.
     """
     files = {getattr(module, "__file__", None) for module in list(modules.values())}
     until = time.time_ns()  # a file from the future was not written since then

@@ -96,7 +96,7 @@ class InlineProgress:
     """Shows the last progress event after the text on a terminal's line, such as the dots of tests.
 
     Args:
-      write: writes to the terminal, without being counted by pytest's reporter.
+      write: a function that writes to the terminal, unnoticed by pytest's reporter.
       watched: whether a person watches the terminal; otherwise only :meth:`say` writes.
     """
 

@@ -93,7 +93,7 @@ class RunProcess(Closing):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Ends the run and every process it started. May be called again."""
+        """Ends the run and every process that it started. May be called again."""
 
 
 class ForkedRun(RunProcess):
@@ -129,7 +129,7 @@ class ForkedRun(RunProcess):
                 self._busy = True
                 reply = self._await_reply(method, deadline, timeout, on_progress)
             except BaseException:
-                # Whichever left the call unfinished (a limit, Ctrl-C, a callback that raised), the child is in the
+                # If anything left the call unfinished (a limit, Ctrl-C, a callback that raised), the child is in the
                 # middle of it and of no further use.
                 self._end("was ended in the middle of a call")
                 raise
@@ -140,7 +140,7 @@ class ForkedRun(RunProcess):
 
     def close(self) -> None:  # noqa: D102 - RunProcess says it
         if os.getpid() != self._owner:
-            self._connection.close()  # in a fork of the parent: the run is not ours to end
+            self._connection.close()  # in a fork of the parent, which must not end the run
             return
         if not self._lock.acquire(blocking=False):
             self._closing = True

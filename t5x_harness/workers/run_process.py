@@ -237,7 +237,7 @@ def _end_and_place(error: BaseException) -> dict[str, Any]:
 
 
 def user_traceback(error: BaseException, own_file: str) -> str:
-    """Formats the traceback without its first frames if they are of ``own_file`` or of the import machinery."""
+    """Formats the traceback without its first frames if they are from ``own_file`` or the import machinery."""
     frames = error.__traceback__
     while frames:
         file = frames.tb_frame.f_code.co_filename

@@ -201,7 +201,7 @@ class Zygote(Closing):
     def close(self) -> None:
         """Ends all open runs and the zygote, even while another thread starts a run. May be called again."""
         if os.getpid() != self._owner:
-            return  # in a fork of the parent: nothing here is ours to end
+            return  # in a fork of the parent, which must not end anything
         self._closed = True
         if not self._lock.acquire(blocking=False):
             if (host := self._host) is not None:
@@ -254,7 +254,7 @@ class Zygote(Closing):
             self.seconds_waited += time.monotonic() - started
         if self._failure:
             message, module, tail = self._failure
-            if self._was_killed:  # from outside, which need not happen to the next one
+            if self._was_killed:  # from outside, so the next one may survive
                 self._failure, self._was_killed = None, False
             raise ZygoteFailed(message, module=module, log_tail=tail)
 

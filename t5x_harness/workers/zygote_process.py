@@ -47,7 +47,7 @@ def main(control: int, lifeline: int, parent: int, listening: int | None = None)
     except BaseException:
         traceback.print_exc()
     finally:
-        # Not through the interpreter's end: tearing TensorFlow down takes seconds, and nothing here needs it.
+        # Not through the interpreter's shutdown: tearing TensorFlow down takes seconds, and nothing here needs it.
         os._exit(status)
 
 

@@ -1,4 +1,4 @@
-"""Imported by a run, not by the tests."""
+"""An object for a run, imported by the run and not by the tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Options:
-    """Returns the settings of libraries in a process that the harness has set up."""
+    """The settings of libraries in a process that the harness has set up."""
 
     def __init__(self, _argument: Mapping[str, Any], _progress: Callable[[Mapping[str, Any]], None]) -> None:
         from t5x_harness.bootstrap.start import start

@@ -176,7 +176,7 @@ def test_a_precision_that_is_asked_for_stays(numerics: Contractions, precision: 
 def test_a_product_by_a_vector_is_in_float32(
     numerics: Contractions, equation: str, left: tuple[int, ...], right: tuple[int, ...], is_matrix: bool
 ) -> None:
-    """The TPU's compiler (libtpu 0.0.52, v2 to v6e) makes convolutions of some products, multiplications of others."""
+    """The TPU's compiler (libtpu 0.0.52, v2 to v6e) makes some products convolutions and others multiplications."""
     a, b = random(*left), random(*right, seed=1)
     found = jax.jit(lambda a, b: jnp.einsum(equation, a, b))(a, b)
     exact = [each.astype(np.float64) for each in ((rounded(a), rounded(b)) if is_matrix else (a, b))]

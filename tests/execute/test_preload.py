@@ -68,7 +68,7 @@ Converted = Callable[..., dict[str, Any]]
 
 @pytest.fixture(scope="module")
 def unconverted() -> Iterator[Zygote]:
-    """A process that has imported SeqIO, for forks that convert its functions."""
+    """Yields a process that has imported SeqIO, for forks that convert its functions."""
     with Zygote(preload=["converting"], env={"TF_CPP_MIN_LOG_LEVEL": "3"}, python_path=[str(HERE)]) as zygote:
         yield zygote
 
@@ -125,7 +125,7 @@ FUNCTION = types.FunctionType(compile("def f(): pass", "f.py", "exec").co_consts
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The harness's own cache, in use."""
+    """The folder of the harness's own cache, which is in use."""
     folder = tmp_path / "compile-cache" / "jax-0"
     folder.mkdir(parents=True)
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(folder))

@@ -1,4 +1,4 @@
-"""Shrinking preserves everything that the mesh and T5X check, and the contents of a checkpoint that is transformed."""
+"""Shrinking preserves everything that the mesh and T5X check, and the contents of a transformed checkpoint."""
 
 from __future__ import annotations
 

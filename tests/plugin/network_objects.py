@@ -1,4 +1,4 @@
-"""An object in runs that reaches out in every way; imported by the runs."""
+"""An object that tries every way to reach the network; imported by the runs."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ INSTALL = "the TPU compiler is not installed: python -m pip install 't5x-harness
 
 
 def collected(run: Run, *arguments: str) -> list[str]:
-    """Returns the stages that a session selects of train.gin."""
+    """Returns the stages of train.gin that a session selects."""
     lines = run("--collect-only", "-q", *arguments).outlines
     return [line.removeprefix("train.gin::") for line in lines if line.startswith("train.gin::")]
 

@@ -1,4 +1,4 @@
-"""Configs run as pytest users expect: -n, -x, --lf, -k, JUnit, a terminal, Ctrl-C, golden plans, runs ahead."""
+"""Configs behave as pytest users expect: -n, -x, --lf, -k, JUnit, a terminal, Ctrl-C, golden plans, runs ahead."""
 
 from __future__ import annotations
 

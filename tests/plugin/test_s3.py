@@ -1,4 +1,4 @@
-"""Unmodified clients of S3 find a store of the test's own."""
+"""Unmodified S3 clients find the test's own store."""
 
 from __future__ import annotations
 

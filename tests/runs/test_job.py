@@ -26,7 +26,7 @@ CHANGES = (
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., tuple[JobExecutor, Run]]:
-    """Makes the executor of a promoted run from one that runs stages here, and the run."""
+    """Makes a promoted run, and its executor from one that runs stages here."""
     (tmp_path / "run.gin").write_text("TRAIN_STEPS = 100\n")
     target = VertexTarget("p", "us-central1", "my-bucket", "image")
     order = JobOrder("name", target, Machine.parse("v3-8"), timeout=900)

@@ -49,7 +49,7 @@ def start(zygote: Zygote, tmp_path: Path) -> Iterator[Callable[..., RunProcess]]
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """Returns a pipe; a module that opens and reads it waits."""
+    """Returns a pipe that makes a module wait if it opens and reads it."""
     os.mkfifo(tmp_path / "gate")
     return tmp_path / "gate"
 

@@ -143,7 +143,7 @@ def test_a_folder_below_one_with_a_sticky_bit_is_safe(tmp_path: Path) -> None:
     shared.mkdir()
     shared.chmod(0o1777)
     assert compile_cache_environment(shared / "mine")
-    assert foreign_folder(shared) == f"{shared} can be written by everyone"  # itself it is none
+    assert foreign_folder(shared) == f"{shared} can be written by everyone"  # it is not a cache itself
 
 
 def test_another_user_s_entries_are_removed(tmp_path: Path) -> None:

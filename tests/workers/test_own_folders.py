@@ -22,7 +22,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def leave(number: int) -> Path:
-    """Leaves a folder whose age follows from its number."""
+    """Leaves a folder, with an age according to its number."""
     with own_folder(PREFIX, last=100) as folder:
         folder.is_kept = True
     os.utime(folder.path / "lock", ns=(number, number))

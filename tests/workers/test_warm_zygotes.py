@@ -24,7 +24,7 @@ Session = Callable[..., Zygote]
 
 @pytest.fixture(autouse=True)
 def no_python_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests of this process may have left one for their servers."""
+    """Removes a variable that other tests of this process may have left for their servers."""
     monkeypatch.delenv("PYTHONPATH", raising=False)
 
 
