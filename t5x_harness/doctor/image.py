@@ -80,7 +80,7 @@ def _fault_of_import(environment: Environment) -> str:
     try:
         done = subprocess.run(
             [sys.executable, "-c", _IMPORTS, str(folder), "main", *_RUN_MODES],
-            env={**environment.variables, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"},  # waits for no TPU
+            env={**environment.variables, "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"},  # no waiting for a TPU
             capture_output=True,
             text=True,
             check=False,

@@ -26,7 +26,7 @@ from t5x_harness.spec import StandInPolicy
 from t5x_harness.system.after_import import after_import
 
 EVERY_SPLIT = "*"
-"""The name of a split that stands for all splits without declared rows."""
+"""The name that represents all splits without declared rows."""
 
 USUAL_SPLITS = ("train", "validation", "test")
 """The splits of data that does not name its splits."""

@@ -143,7 +143,7 @@ def read_uncached(task: seqio.Task) -> None:
 
 
 def _line_of(row: Row) -> Any:
-    """Returns the line that a row stands for.
+    """Returns the line that a row represents.
 
     Raises:
       ValueError: the row has columns other than ``text``.

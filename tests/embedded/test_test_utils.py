@@ -82,7 +82,7 @@ def test_the_test_model_takes_fields_of_its_config() -> None:
 
 
 def test_imports_collect_no_garbage_where_the_variable_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(builtins, "__import__", builtins.__import__)  # puts it back
+    monkeypatch.setattr(builtins, "__import__", builtins.__import__)  # so that it is restored
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "collects_seen.py").write_text("import gc\nON = gc.isenabled()\n")
 

@@ -339,7 +339,7 @@ def test_mismatch_lists_what_differs_and_no_addresses() -> None:
     assert text.startswith("Model and Task vocabularies do not match for 'ref_reverse':\n")
     assert "  task inputs != model.input_vocabulary\n    class: ByteVocabulary != SentencePieceVocabulary\n" in text
     assert "sentencepiece_model_file: (has none) != 'gs://bucket/spm.model'" in text
-    assert "targets" not in text  # those agree
+    assert "targets" not in text  # these vocabularies agree
     assert " object at 0x" not in text
     assert text.endswith(
         "Bind the model's vocabulary (VOCABULARY in most configs) to the task's, or choose a task made for it."
