@@ -83,7 +83,7 @@ class GooglePool:
     def said(self, environment: Mapping[str, str]) -> str:
         """Returns the server's output on standard error during a run, such as the name of a missing bucket."""
         server = self._taken.get(environment[ROOT_VARIABLE])
-        return "" if server is None else server.session.said(server.said_before)[0]  # the run may have been ended
+        return "" if server is None else server.session.said(server.said_before)[0]  # the run may already have ended
 
     def leave(self, environment: Mapping[str, str]) -> None:
         """Ends a run's use of its environment. May be called more than once."""

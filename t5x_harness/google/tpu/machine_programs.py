@@ -245,7 +245,7 @@ def _git(own: str, arguments: Sequence[str]) -> NoReturn:
 
 
 def _pip(name: str, own: str, arguments: Sequence[str]) -> NoReturn:
-    """Runs the worker's pip; if an installation fails, prints which versions are already installed."""
+    """Runs the worker's pip; if an installation fails, prints that pip uses no index, and what to do instead."""
     status = subprocess.call([_real(name, own), *arguments])
     if status and "install" in arguments:
         _say(
