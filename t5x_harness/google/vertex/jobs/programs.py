@@ -137,7 +137,7 @@ class Programs:
         _pod: Pod | None,
         /,
     ) -> dict[str, str]:
-        """Returns the variables of a process that runs one of the programs, is on a TPU, or is given variables.
+        """Returns the variables of a process, including those that the programs or a TPU need.
 
         Args:
           base: the variables that are already set.

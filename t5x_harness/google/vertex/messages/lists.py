@@ -65,7 +65,7 @@ def read_token(request: Any) -> tuple[str, int]:
 
 
 def _seal(request: Any, content: bytes) -> bytes:
-    """Returns the part of a request to which a token is bound: everything except the page."""
+    """Returns the digest that binds a token's content to a request, whose page and page size may differ."""
     bound = type(request)()
     bound.CopyFrom(request)
     for field in ("page_token", "page_size"):
