@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Ends every process that the session started, also after Ctrl-C, and jobs if a second Ctrl-C kept them."""
+    """Ends every process that the session started, even after Ctrl-C, and jobs that a second Ctrl-C left running."""
     try:
         if session := config.stash.get(SESSION, None):
             session.close()

@@ -219,7 +219,7 @@ def write_standin(
       step: the step to write into it.
       shapes: the train state, including the optimizer's part, which pretrained checkpoints have.
       partitioner: the runtime's partitioner.
-      kind: its layout, and whose optimizer state is written.
+      kind: the kind of checkpoint, which determines its layout and its optimizer state.
       held: the function that renames the arrays, for a checkpoint that does not hold the train state's own.
       written_in: an empty folder to write it in, for a caller that moves it into place when it is complete.
 

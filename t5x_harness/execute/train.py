@@ -193,8 +193,7 @@ def _restores(config: GinConfig, state: Any, model_dir: str, step: int, report: 
     """Restores the last checkpoint with the runtime's own manager and compares it leaf by leaf."""
     partitioner = config.build("partitioner")
     save = config.build("checkpoint_cfg").save
-    # Not a manager of MODEL_DIR: at gs://, orbax deletes the folders in it that are not checkpoints, such as
-    # TensorBoard's.
+    # Not a manager of MODEL_DIR: at gs://, orbax deletes folders in it that are not checkpoints, like TensorBoard's.
     with tempfile.TemporaryDirectory() as elsewhere:
         manager = checkpoints.OrbaxCheckpointManagerInterface(elsewhere, state, partitioner, save_dtype=save.dtype)
         restored = _leaves(manager.restore(path=os.path.join(model_dir, f"checkpoint_{step}")))

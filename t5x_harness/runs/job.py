@@ -43,7 +43,7 @@ class JobExecutor:
       order: the requirements for the job.
       jobs: a function that makes the object that sends and follows it.
       aot: how its programs are compiled beforehand; None for not at all.
-      why_unseen: the reason that they are not compiled, in words; empty if they are, or need not be.
+      why_unseen: the reason, in words, that they are not compiled; empty if they are, or need not be.
     """
 
     def __init__(

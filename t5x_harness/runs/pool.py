@@ -103,7 +103,7 @@ class RunPool:
 
     @property
     def is_used(self) -> bool:
-        """Whether a run was made, or something warmed."""
+        """Whether a run was made, or anything was warmed."""
         return bool(self._workers)
 
     def warm(self, spec: RunSpec, *, google: bool = True) -> None:
@@ -266,8 +266,7 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
         STANDINS_VARIABLE: "",  # a run makes its own, and reports them
         TPU_NUMERICS_VARIABLE: "",  # each run has its own
         "JAX_PLATFORMS": "cpu",  # also for imports before a run has its slice's devices
-        # With oneDNN, which multiplies matrices, TensorFlow searches every function of a pipeline for work that suits
-        # it.
+        # With oneDNN, which multiplies matrices, TensorFlow searches every function of a pipeline for suitable work.
         "TF_ENABLE_ONEDNN_OPTS": os.environ.get("TF_ENABLE_ONEDNN_OPTS", "0"),
         **compile_cache_environment(default_cache_folder(os.environ)),
     }

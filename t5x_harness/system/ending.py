@@ -1,4 +1,4 @@
-"""Ctrl-C during runs: the program ends within seconds, however often it is pressed, and reports what it knows."""
+"""Ctrl-C during runs: the program ends within seconds, however often it is pressed, and reports its results so far."""
 
 from __future__ import annotations
 

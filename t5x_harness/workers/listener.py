@@ -34,8 +34,8 @@ _READ_BY_IMPORTS = (
 )  # fmt: skip
 _READ_BY_NAME = frozenset({"HOME", "LANG", "TZ", RUNTIME_VARIABLE})
 
-# JAX, TensorFlow and libtpu set these while they are imported, so a session that has imported them differs in nothing
-# else. The last one's library is looked up when it is loaded, in each run.
+# JAX, TensorFlow and libtpu set these while they are imported, so a session that has imported them differs only in
+# these. Each run looks up libtpu's library when it loads it.
 _SET_BY_IMPORTS = frozenset(
     {"TF_CPP_MIN_LOG_LEVEL", "TPU_LIBRARY_PATH", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION", "TPU_SKIP_MDS_QUERY"}
 )

@@ -35,7 +35,7 @@ LATE_SECONDS = 0.2
 GRACE_SECONDS = 5.0
 # How long the guard may take to kill and reap; it gives up a little earlier.
 CLEARING_SECONDS = 10.0
-# How long to wait for the stacks of a run that hangs, and how long a complete log does not grow.
+# How long to wait for the stacks of a hanging run, and how long a log must be unchanged to count as complete.
 STACK_SECONDS = 1.5
 QUIET_SECONDS = 0.1
 _STACK_LINES = 1000  # how many lines of a log the stacks of all threads may take

@@ -160,8 +160,7 @@ class _Zygote:
         sys.stderr.flush()
         processes.flush_c_streams()  # or every fork would write the text that is buffered here
         with warnings.catch_warnings():
-            # Python cannot know that a fork does not harm the native threads of the preloaded libraries; this was
-            # measured.
+            # Python cannot know that forks do not harm the native threads of preloaded libraries; this was measured.
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if pid == 0:

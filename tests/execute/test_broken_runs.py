@@ -175,7 +175,7 @@ def test_what_plan_sees(backend: Backend, train_text: str, extra: str, code: str
 def test_a_metric_that_raises_beside_training_is_told_as_the_metrics_fault(
     backend: Backend, train_text: str, infer_eval_text: str
 ) -> None:
-    """T5X raises it an eval later, from a thread, with a traceback through its own evaluator."""
+    """T5X raises it one eval later, from a thread, with a traceback through its own evaluator."""
     extra = f"""{infer_eval_text}
 MIXTURE_OR_TASK_NAME = 'late_metric'
 train_script.train.inference_evaluator_cls = @seqio.Evaluator

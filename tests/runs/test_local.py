@@ -18,7 +18,7 @@ PASSES = {s: StageResult(s, Outcome.PASSED, exercised=1) for s in Stage}
 
 
 class FakeZygote:
-    """Starts a run, and is also the run: its methods answer with a StageResult, artifacts or an error of the test's."""
+    """Starts a run, and is also the run: its methods answer with a StageResult, artifacts or an error from the test."""
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
         self.called: list[str] = []

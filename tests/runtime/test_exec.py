@@ -167,7 +167,7 @@ def test_a_broken_sitecustomize_of_the_user_does_not_cost_the_harness(machine) -
 
 
 def test_a_python_without_the_harness_gets_it_from_its_folder(tmp_path: Path) -> None:
-    """-S stands for another environment: no site-packages, so no t5x_harness but the one exec came from."""
+    """-S stands for another environment: no site-packages, so no t5x_harness except the one that exec belongs to."""
     environment = program_environment(get_slice("v3-8"), find_runtime("embedded"))
     program = "import sitecustomize; import t5x; print(t5x.__file__)"
     done = python("-S", "-c", program, env=environment, cwd=tmp_path)

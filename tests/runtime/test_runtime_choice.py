@@ -96,7 +96,7 @@ def test_an_editable_install_by_setup_py_is_known_too(machine) -> None:
 
 
 def test_a_clone_seen_from_outside_hides_no_editable_install(machine) -> None:
-    """`git clone …/t5x` leaves a folder t5x without __init__.py, which Python takes for a namespace package."""
+    """`git clone …/t5x` leaves a folder t5x without __init__.py, which Python treats as a namespace package."""
     package = machine.package("work/t5x", label="editable")
     machine.editable("site", package)
     assert choose(machine, site="site", cwd="work")[2:] == [str(package), "editable install", "editable"]
