@@ -44,7 +44,7 @@ def finished_checkpoints(place: AnyFolder, given: str) -> list[FinishedCheckpoin
 
     Args:
       place: the train job's folder.
-      given: the folder as the train job names it, ``gs://…`` or ``/gcs/…``, which decides how it is written.
+      given: the folder as the train job names it, ``gs://…`` or ``/gcs/…``, which determines how it is written.
 
     Raises:
       StorageError: the bucket does not exist, or access is refused.

@@ -170,7 +170,7 @@ class JobStatus:
       running: whether the job has not ended.
       succeeded: whether it did all of its work.
       killed: whether it was ended from outside and has no result, so it has to be started again.
-      message: why it did not succeed.
+      message: why the job did not succeed.
     """
 
     running: bool = False

@@ -19,7 +19,7 @@ from t5x_harness.slices.slice import get_slice
 _NICE = 10
 _SHOWN = 2000  # bytes from the end of a log
 _KILLED = {128 + each: each.name for each in (signal.SIGHUP, signal.SIGKILL, signal.SIGTERM)}
-"""Exit statuses of a shell for commands that were ended from outside, such as by the out-of-memory killer."""
+"""A shell's exit statuses for commands that were ended from outside, for example by the out-of-memory killer."""
 
 _SCRIPT = 'status=$1; shift; "$@"; echo $? > "$status.new"; mv "$status.new" "$status"'
 """Runs a command and writes its exit status to a file, because a later controller is not the command's parent."""
@@ -73,7 +73,7 @@ class Processes:
         """Looks up the status of a command.
 
         Raises:
-          AuxiliaryError: it runs on another machine.
+          AuxiliaryError: the command runs on another machine.
         """
         host, _, path = where.partition(":")
         if host != socket.gethostname():

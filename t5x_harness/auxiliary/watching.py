@@ -82,7 +82,7 @@ class TrainCommand:
         return f"train-{hashlib.sha256(repr(list(self.words)).encode()).hexdigest()[:8]}"
 
     def ensure(self, cwd: str, say: Callable[[str], None]) -> str:
-        """Starts the job unless it runs or has succeeded; returns where. T5X continues from its last checkpoint."""
+        """Starts the job unless it runs or has succeeded; returns its place. T5X resumes from the last checkpoint."""
         where = self.processes.find(self.name)
         status = self.processes.status(where) if where is not None else JobStatus()
         if where is None or not (status.running or status.succeeded):
@@ -116,7 +116,7 @@ def watch(
     patience: Patience | None = None,
     project: str | None = None,
 ) -> Status:
-    """Starts and follows jobs until those for the train job's last checkpoint have ended.
+    """Starts and follows jobs until the jobs for the train job's last checkpoint have ended.
 
     Args:
       prepared: the request.

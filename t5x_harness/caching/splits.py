@@ -91,7 +91,7 @@ def remove(folder: str) -> None:
 def empty(folder: str) -> None:
     """Removes the files of this and older caches, but not the lock file."""
     names = tf.io.gfile.listdir(folder)
-    for name in sorted(names, key=lambda name: name != COMPLETED):  # first the file that marks the rest as complete
+    for name in sorted(names, key=lambda name: name != COMPLETED):  # first the one that marks the rest as complete
         path = f"{folder}/{name.rstrip('/')}"
         if name.startswith(_WRITER):
             continue
@@ -217,7 +217,7 @@ class SplitWriter:
         """Compares the written examples with those of SeqIO's own reader, and with a second pass over the source.
 
         Raises:
-          CacheError: they differ.
+          CacheError: the examples differ.
         """
         for index, part in enumerate(self._parts):
             again = Fingerprint()

@@ -184,8 +184,8 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
     """Returns the runs that parsed arguments describe.
 
     Args:
-      arguments: parsed by a parser of :func:`add_run_arguments`.
-      cwd: the working directory, to which relative paths are relative.
+      arguments: the arguments, parsed by a parser of :func:`add_run_arguments`.
+      cwd: the working directory, from which relative paths start.
 
     Raises:
       UsageError: there is nothing to run, or the arguments contradict each other.

@@ -190,7 +190,7 @@ def main(args: argparse.Namespace) -> int:
     """Checks the arguments, then starts and follows jobs.
 
     Raises:
-      UsageError: the arguments make no sense.
+      UsageError: the arguments are wrong.
       ProjectError: pyproject.toml has a mistake in it.
     """
     try:

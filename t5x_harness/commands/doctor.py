@@ -1,4 +1,4 @@
-"""``t5x-harness doctor``: finds parts of this environment that do not work together, and how to fix them."""
+"""``t5x-harness doctor``: finds parts of this environment that do not work together, and explains how to fix them."""
 
 from __future__ import annotations
 

@@ -107,8 +107,8 @@ def main(args: argparse.Namespace) -> int:
     """Replaces this process with the command; returns only if that fails.
 
     Returns:
-      2 for a wrong option, 125 if the command's surroundings could not be set up, and like a shell, 126 if the command
-      exists but cannot be run, and 127 if it is not found.
+      2 for a wrong option, 125 if the command's surroundings could not be set up, and as in a shell, 126 if the command
+      exists but cannot be run and 127 if it is not found.
     """
     command: Sequence[str] = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:

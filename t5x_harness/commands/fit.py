@@ -44,7 +44,7 @@ exit status: 0 something fits, 1 nothing does, or the config does not resolve, 2
 
 _HOURS = 48.0
 _POWERS = 4
-"""The count of microbatch numbers that are tried by default, each twice the previous one."""
+"""The number of microbatch counts that are tried by default, each twice the previous one."""
 
 _OF_A_SLICE = ("MSH02", "MSH09", "MSH11")
 """Findings of the plan that may not apply to another combination."""
@@ -105,7 +105,7 @@ def main(arguments: argparse.Namespace) -> int:
     """Runs the command.
 
     Raises:
-      UsageError: the arguments make no sense.
+      UsageError: the arguments are wrong.
     """
     from t5x_harness.aot import libtpu
     from t5x_harness.system.own_folders import own_folder
@@ -190,7 +190,7 @@ def _require_names(arguments: argparse.Namespace) -> None:
 
 
 def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], folder: Path) -> int:
-    """Plans the config, searches for what fits, and writes the result; returns the exit status."""
+    """Plans the config, searches for combinations that fit, and writes the result; returns the exit status."""
     from t5x_harness.commands.fit_output import FitReport, write
     from t5x_harness.runs.pool import RunContext, RunPool
     from t5x_harness.system.ending import Ending
@@ -283,7 +283,7 @@ def _microbatches(run: AotRun, programs: tuple[str, ...]) -> tuple[int | None, .
 
 
 class _SearchProgress:
-    """Shows the combination that is being compiled and the most that are left."""
+    """Shows the combination that is being compiled, and how many are left at most."""
 
     def __init__(self, printer: ProgressPrinter | None) -> None:
         self._printer = printer

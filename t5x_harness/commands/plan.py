@@ -20,7 +20,7 @@ exit status: 0 the config resolves and shards, 1 it does not, 2 wrong usage
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the arguments of ``plan`` to a parser; the last stage is the last one before anything is executed."""
+    """Adds the arguments of ``plan`` to a parser; the last stage is the one before any execution."""
     add_run_arguments(parser, "plan")
     parser.set_defaults(until=Stage.AOT)
 

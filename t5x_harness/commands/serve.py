@@ -70,7 +70,7 @@ def main(args: argparse.Namespace) -> int:
       0 if the server was stopped, 1 if it could not start.
 
     Raises:
-      UsageError: the folder or the file cannot be written, or the pyproject.toml has a mistake in it.
+      UsageError: the folder or the file cannot be written, or pyproject.toml has a mistake in it.
     """
     root = root_of(args.root, "--root")
     if root is not None and root.exists() and not root.is_dir():

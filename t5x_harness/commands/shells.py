@@ -21,7 +21,7 @@ from t5x_harness.spec import StandInPolicy
 
 
 def export_lines(variables: Mapping[str, str]) -> str:
-    """Returns lines ``export NAME=value`` for a shell, sorted by name."""
+    """Returns ``export NAME=value`` lines for a shell, sorted by name."""
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(variables.items()))
 
 

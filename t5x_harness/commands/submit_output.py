@@ -297,7 +297,7 @@ def _devices(launched: LaunchedJob, end: RunEnd) -> str:
 
 
 def _plain(message: Any) -> dict[str, Any]:
-    """Returns a message in the form of the REST API, with masked secrets in variables of containers."""
+    """Returns a message in the form of the REST API, with secrets in container variables masked."""
     from google.protobuf.json_format import MessageToDict
 
     values: dict[str, Any] = MessageToDict(type(message).pb(message))

@@ -45,7 +45,7 @@ def main(args: argparse.Namespace) -> int:
     """Keeps a worker until SIGINT, SIGTERM or SIGHUP.
 
     Returns:
-      0 if it was stopped, 1 if the imports failed or the worker died.
+      0 if the worker was stopped, 1 if the imports failed or the worker died.
 
     Raises:
       UsageError: there is no such T5X, or the folder for the file does not exist.

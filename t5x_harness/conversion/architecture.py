@@ -33,7 +33,7 @@ class Architecture:
     Attributes:
       vocab_size: the number of rows of the embedding.
       emb_dim: the size of activations between layers.
-      num_heads: the number of heads of an attention.
+      num_heads: the number of attention heads.
       head_dim: the size of each head.
       mlp_dim: the size of the hidden layer of feed-forward blocks.
       encoder_layers: the number of layers of the encoder.
@@ -170,7 +170,7 @@ _SUBLAYERS = {
         ("encoder_decoder_attention", "EncDecAttention", "pre_cross_attention_layer_norm"),
     ),
 }
-"""The attentions of a layer in order: T5X's name, transformers' name, and T5X's name of the norm before it."""
+"""The attentions of a layer in order: T5X's name, transformers' name, and T5X's name for the preceding norm."""
 
 
 @dataclasses.dataclass(frozen=True)

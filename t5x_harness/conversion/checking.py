@@ -73,7 +73,7 @@ def compare(source: StoredParameters, sizes: Architecture, flavor: Flavor, folde
 def _in_t5x(
     parameters: Mapping[str, Array], sizes: Architecture, flavor: Flavor, inputs: Array, targets: Array
 ) -> tuple[Array, Array]:
-    """Returns the logits for targets, and the tokens of greedy decoding with the one that the decoder starts with."""
+    """Returns the logits for targets, and the tokens of greedy decoding, including the decoder's start token."""
     from t5x_harness.runtime.import_hooks import ensure_t5x
 
     ensure_t5x()

@@ -161,7 +161,7 @@ _ACTIVATIONS = {
     "tanh": "tanh",
     "sigmoid": "sigmoid",
 }
-"""The names of activations in T5X, which are those of flax.linen, and in transformers."""
+"""The names of activations in T5X, which are flax.linen's names, and in transformers."""
 
 _MAX_DISTANCE = 128
 _EPSILON = 1e-6

@@ -41,8 +41,8 @@ def run_in_transformers(
       new_tokens: the maximum number of tokens that greedy decoding may generate.
 
     Returns:
-      float32[batch, length, vocabulary], the logits for ``targets``, and int64[batch, generated], the greedy outputs
-      with the token that the decoder starts with.
+      The logits for ``targets``, float32[batch, length, vocabulary], and the greedy outputs, including the decoder's
+      start token, int64[batch, generated].
 
     Raises:
       ConversionError: transformers cannot load or run the model, or the process was killed; the message has the end of

@@ -41,7 +41,7 @@ class Form(enum.StrEnum):
     """The target of a conversion.
 
     ``TRANSFORMERS``: a folder that ``from_pretrained`` loads.
-    ``SAFETENSORS``: the parameters alone, under T5X's names, of any network.
+    ``SAFETENSORS``: only the parameters of any network, under T5X's names.
     ``T5X``: a checkpoint that T5X restores.
     """
 
@@ -58,7 +58,7 @@ class Agreement(JsonValue):
       logits: the number of compared logits.
       difference: the largest difference between two logits.
       largest: the largest magnitude of a logit.
-      same_outputs: whether greedy decoding gives the same tokens.
+      same_outputs: whether greedy decoding yields the same tokens.
       outputs: the number of these tokens.
     """
 
@@ -129,7 +129,7 @@ class ConversionRequest:
     Attributes:
       checkpoint: a checkpoint, a folder of several (the latest one is used), or a transformers or safetensors folder.
       to: the form to write.
-      output: the folder to write; a checkpoint of T5X goes into it as ``checkpoint_<step>``.
+      output: the folder to write; a T5X checkpoint is written into it as ``checkpoint_<step>``.
       gin_files: the config of the checkpoint's run; empty for the ``config.gin`` next to the checkpoint, if it exists.
       bindings: Gin statements that are parsed after the files.
       search_paths: the folders where Gin files are looked up.
@@ -201,7 +201,7 @@ def convert(
     """Converts a checkpoint, as ``t5x-harness convert`` does.
 
     Args:
-      source: a run, whose checkpoint is converted to also test the step that follows training; or the path that
+      source: a run, whose checkpoint is converted to also test the work that follows training; or the path that
         the command takes.
       output: a new folder; None for one next to the checkpoint, or for a temporary one if the checkpoint is in a
         bucket.

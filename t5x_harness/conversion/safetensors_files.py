@@ -77,7 +77,7 @@ class _TensorPlace:
     tensor: Tensor
 
     def open(self, mode: str) -> Array:
-        """Opens the data as an array in a mode of ``numpy.memmap``."""
+        """Opens the data as an array, in one of the modes of ``numpy.memmap``."""
         dtype, shape = dtype_named(self.tensor.dtype), self.tensor.shape
         if not self.tensor.num_bytes:
             return np.zeros(shape, dtype)

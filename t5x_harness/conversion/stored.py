@@ -91,7 +91,7 @@ class StoredParameters:
             array = self.read_array(name)
         except Exception as error:
             raise ConversionError(f"{self.where}: {name} cannot be read: {first_line(error)}") from error
-        # T5X's checkpoints of version 2 hold the bytes of bfloat16 as uint16.
+        # T5X's version 2 checkpoints store the bytes of bfloat16 as uint16.
         return array.view(ml_dtypes.bfloat16) if array.dtype == np.uint16 else array
 
 
@@ -220,7 +220,7 @@ def _step_of(path: str) -> int | None:
 
 
 def _nothing_at(path: str) -> str:
-    """Describes the content of a path that holds no checkpoint."""
+    """Describes the content of a path that contains no checkpoint."""
     folder = epath.Path(path)
     if not folder.exists():
         parent = folder.parent
@@ -264,7 +264,7 @@ def write_checkpoint(folder: Path, step: int, parameters: Mapping[str, LazyArray
       parameters: the arrays, by T5X's names without ``target/``.
 
     Returns:
-      Its folder.
+      The checkpoint's folder.
     """
     import orbax.checkpoint as ocp
     from flax import traverse_util

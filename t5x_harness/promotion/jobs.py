@@ -138,7 +138,7 @@ class EndedJob:
     """A job that was followed to its end.
 
     Attributes:
-      outcome: how the job ended; None if the session stopped waiting before that.
+      outcome: how the job ended; None if the session stopped waiting before it did.
       problem: why the job's outcome is not known; empty if it ended.
       notes: messages about results that could not be read, tracked or uploaded.
       ran_on: the devices that the job's log names.

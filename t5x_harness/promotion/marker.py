@@ -37,7 +37,7 @@ class ResourcesError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class TpuResources:
-    """The machine and the limits of a test's job.
+    """The machine, limits and options of a test's job.
 
     Attributes:
       accelerator_type: the type of the TPU, as Vertex AI spells it: ``TPU_V2``, ``TPU_V3``, ``TPU_V4_POD``,
@@ -139,7 +139,7 @@ class TpuResources:
     def of_marks(
         cls, marks: Iterable[tuple[Sequence[Any], Mapping[str, Any]]], otherwise: Mapping[str, Any]
     ) -> TpuResources:
-        """Makes resources from the arguments of a test's markers; its own override those of its class and module.
+        """Makes resources from a test's markers; its own marker overrides those of its class and module.
 
         Args:
           marks: the positional and the named arguments of each marker, the closest first.
@@ -309,7 +309,7 @@ def promotes(expression: str) -> bool:
 
 
 def _compiled(expression: str, mark: str = "") -> _Evaluate:
-    """Compiles an expression; the result is never true for one that does not name the mark, or that is invalid."""
+    """Compiles an expression; if it is invalid or does not name the mark, the result is never true."""
     if mark not in expression:
         return lambda is_there: False
     from t5x_harness.upstream.pytest import compiled_expression

@@ -53,7 +53,7 @@ def listed_files(root: Path, module: Path, globs: Sequence[str] = (), settings: 
       settings: pytest's ini file.
 
     Raises:
-      PackingError: a file lies outside ``root``, or a glob matches nothing.
+      PackingError: a file is outside ``root``, or a glob matches nothing.
     """
     root = root.resolve()
     found = {_inside(root, module, "the test's module"), *_package(module), *_conftests(root, module)}

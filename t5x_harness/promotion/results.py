@@ -55,7 +55,7 @@ class JobResults:
 
     @property
     def evaluated(self) -> Mapping[str, Mapping[int, float]]:
-        """The metrics of the evaluation by inference at the last step, under the names of the eval stage."""
+        """The metrics of evaluation by inference at the last step, under the names that the eval stage uses."""
         last = self.steps
         return {
             f"eval/{name}": {last: values[last]}
@@ -65,7 +65,7 @@ class JobResults:
 
     @property
     def metrics_of_tasks(self) -> Iterator[Measure]:
-        """The metrics of the evaluation by inference for each task: at the last step, if steps were trained."""
+        """The metrics of evaluation by inference for each task, at the last step if steps were trained."""
         for tag, values in sorted(self.metrics.items()):
             step = self.steps or max(values, default=0)
             if tag.startswith(_INFERENCE) and step in values:
@@ -94,7 +94,7 @@ class Earlier:
 
 
 def read_results(folder: Folder) -> JobResults:
-    """Reads what a job has written into its folder so far.
+    """Reads the results that a job has written into its folder so far.
 
     Args:
       folder: its MODEL_DIR, or the output folder of an eval or infer job.
@@ -172,7 +172,7 @@ def stages_of_job(
     """Makes the results of the stages that execute: of all of them, or only of the first if it failed.
 
     Args:
-      executing: the stages; the job runs the first one, and training does the others on the way.
+      executing: the stages; the job runs the first one, and training runs the others along the way.
       ended: how the job ended.
       job: the job.
       found: the results that the job wrote.
@@ -196,7 +196,7 @@ def ending(ended: EndedJob, job: SubmittedJob, *, shipped: bool = False) -> tupl
     """Explains why a job did not succeed: the code, message and fix.
 
     Args:
-      ended: how it ended.
+      ended: how the job ended.
       job: the job.
       shipped: whether the job ran a test, whose own code decides its steps.
     """

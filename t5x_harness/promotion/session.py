@@ -92,7 +92,7 @@ class PromotionSession:
         return target_of(self.settings, self._given(), os.environ, self._vertex, self._option_of)
 
     def header(self) -> list[str]:
-        """Returns lines that explain the effect of ``-m`` on tests marked ``tpu``, if it names the mark."""
+        """Returns lines that explain the effect of ``-m`` on tests marked ``tpu``; none unless it names the mark."""
         begin = f"t5x-harness: -m {self._expression!r}"
         if not self.active:
             also = (

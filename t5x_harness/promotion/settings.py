@@ -18,7 +18,7 @@ UNSEEN = "off"
 """The value that turns off the compilation of a job's programs."""
 
 NOT_SENT = "--t5x-tpu-dry-run: the job was printed and not sent"
-"""The reason why a test was skipped or a stage did not run that would have been a job."""
+"""The reason why a test or stage that would have been a job was skipped."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +87,7 @@ def target_of(
     project: Mapping[str, str],
     option_of: Callable[[str], str],
 ) -> VertexTarget:
-    """Finds where jobs go.
+    """Finds the target of jobs.
 
     Args:
       settings: the settings of the session, whose placeholders fill fields that are not given.

@@ -110,7 +110,7 @@ class ShippedTest:
 
     Args:
       test: the test.
-      order: returns the order for its job, when it is submitted.
+      order: returns the order for its job, called when it is submitted.
       jobs: returns the jobs of the session.
 
     Attributes:

@@ -1,7 +1,7 @@
 """The arguments of T5X's ``main.py`` in a job: its run mode, its bindings, and the folder that it writes into.
 
 T5X's configs leave the folder to the launcher: MODEL_DIR for training, EVAL_OUTPUT_DIR for evaluation,
-INFER_OUTPUT_DIR for inference. Bindings are parsed before a TPU waits for them.
+INFER_OUTPUT_DIR for inference. Bindings are parsed early, before a TPU is waiting for the job.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from t5x_harness.gin.program import MAIN, GinProgram, MacroBinding
 from t5x_harness.gin.values import Macro, is_required
 
 _MEANT = {
-    "compile": "precompile",  # its name in the guide of T5X on Vertex AI
+    "compile": "precompile",  # the name in the guide to T5X on Vertex AI
     "evaluate": "eval",
     "inference": "infer",
     "pretrain": "train",
@@ -39,7 +39,7 @@ class RunMode(enum.StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> RunMode:
-        """Returns the mode with a name.
+        """Returns the run mode with a name.
 
         Raises:
           RunModeError: there is no such mode.
@@ -143,12 +143,12 @@ class OutputBinding:
 
 
 def output_macro_of(mode: RunMode) -> str:
-    """Returns the macro of T5X's own configs for the folder that a run in a mode writes into."""
+    """Returns the macro in T5X's own configs for the output folder of a run mode."""
     return _PARAMETERS[mode][2]
 
 
 def output_folder_of(program: GinProgram, mode: RunMode) -> OutputBinding:
-    """Finds the folder that a config names for its run in a mode."""
+    """Finds the output folder that a config names for a run mode."""
     function, parameter, macro = _PARAMETERS[mode]
     bound = program.lookup(f"{MAIN}.{function}", parameter) or program.macros.get(macro)
     final = program.resolve(bound) if bound is not None else None

@@ -69,11 +69,11 @@ class _GinFile:
 
 @dataclasses.dataclass(frozen=True)
 class Closure:
-    """The files of this machine that a run needs.
+    """The files on this machine that a run needs.
 
     Attributes:
       program: the parsed run.
-      gin_files: where the job finds the run's gin files, in order.
+      gin_files: the places where the job finds the run's gin files, in order.
       search_paths: folders in buckets in which the job looks up files that this machine does not see.
       modules: files of Python modules, below ``python/``.
       of_image: gin files and modules that the image has to provide.
@@ -115,7 +115,7 @@ class Closure:
 
 
 def not_of_a_job(path: str, whose: str) -> str:
-    """Returns a message that a file on this machine is not staged, and what to do about it."""
+    """Returns a message that says that a file on this machine is not staged, and what to do about it."""
     return (
         f"{path}, {whose}: a job does not have this machine's files; copy it to a bucket and name it gs://BUCKET/…, "
         "unless the image has it at this path"
@@ -130,7 +130,7 @@ def closure_of(spec: RunSpec) -> Closure:
 
     Raises:
       ClosureError: a file cannot be read, or is reached by a link that leads out of the project.
-      RuntimeError: ``spec.runtime`` asks for a T5X that is not installed.
+      RuntimeError: ``spec.runtime`` names a T5X that is not installed.
     """
     program = program_of(spec)
     problem = next((problem for problem in program.problems if problem.kind in _UNREADABLE), None)
@@ -238,7 +238,7 @@ def unstaged_files(closure: Closure, result: RunResult) -> tuple[str, ...]:
     """Returns the files on this machine that the run's tasks and model read, with advice for each.
 
     Files that are staged with their package, and files of T5X and other installed packages, are left out, because the
-    job has them with its modules.
+    job gets them with its modules.
 
     Args:
       closure: the files that the job gets.

@@ -35,12 +35,12 @@ class JobOptions:
     """The options of a job; those that are None or False are left to Vertex AI.
 
     Attributes:
-      strategy: one of :data:`STRATEGIES`: ``SPOT`` machines may be taken away, ``FLEX_START`` waits for machines.
-      max_wait_duration: the most seconds that a job with ``FLEX_START`` waits.
+      strategy: one of :data:`STRATEGIES`. ``SPOT`` machines may be taken away; ``FLEX_START`` waits for machines.
+      max_wait_duration: the maximum wait of a job with ``FLEX_START``, in seconds.
       reservation: ``any``, ``none``, or ``projects/PROJECT/zones/ZONE/reservations/NAME``.
       network: the network that the job is peered with: ``projects/NUMBER/global/networks/NAME``.
       boot_disk_type: ``pd-ssd``, ``pd-standard`` or ``hyperdisk-balanced``.
-      boot_disk_size_gb: the size of the boot disk.
+      boot_disk_size_gb: the size of the boot disk in GB.
       restart_job_on_worker_restart: whether losing one worker restarts the whole job.
       disable_retries: whether the job is never retried.
 

@@ -12,7 +12,7 @@ _FOUND = re.compile(r"\t\d+\.")
 
 
 class VertexError(Exception):
-    """Vertex AI refused, or cannot be reached; the message has the service's own reason and the possible fix.
+    """Vertex AI refused a request or cannot be reached; the message has the service's own reason and the possible fix.
 
     Attributes:
       passing: whether the same request may succeed later, because the service or the network failed.

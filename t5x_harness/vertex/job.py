@@ -60,9 +60,9 @@ class T5XJob:
         results, and of the experiment.
       stamp: the text that distinguishes runs with the same name, which would otherwise resume from each other's
         checkpoints; see :func:`unique_stamp`.
-      env: further variables of the container.
+      env: further environment variables of the container.
       labels: further labels of the job.
-      options: further fields of its spec.
+      options: further fields of the job's spec.
     """
 
     run: RunSpec
@@ -102,9 +102,9 @@ class T5XJob:
         """Makes a job from gin files.
 
         Args:
-          *gin_files: paths, in the order in which T5X reads them.
+          *gin_files: the paths, in the order in which T5X reads them.
           run_mode: ``train``, ``eval``, ``infer`` or ``precompile``.
-          machine: in a form that :meth:`Machine.parse` reads: ``v3-32``, ``TPU_V3:32``,
+          machine: the machine, in a form that :meth:`Machine.parse` reads: ``v3-32``, ``TPU_V3:32``,
             ``machine-type=…,tpu-topology=…``.
           target: where the job goes; see :func:`~t5x_harness.vertex.target.find_target`.
           bindings: gin statements that are read after the files: ``TRAIN_STEPS = 1000``.
@@ -139,7 +139,7 @@ class T5XJob:
         """The files on this machine that the job needs, read on first access.
 
         Raises:
-          ClosureError: a file is missing, or is not the project's to stage.
+          ClosureError: a file is missing or is not part of the project.
         """
         return closure_of(self.run)
 
@@ -186,8 +186,8 @@ class T5XJob:
         """The arguments of T5X's main.
 
         Raises:
-          ClosureError: a file is missing, or is not the project's to stage.
-          JobError: the folder for results or the data lies in no bucket, or no checkpoint is named.
+          ClosureError: a file is missing or is not part of the project.
+          JobError: the folder for results or the data is not in a bucket, or no checkpoint is named.
         """
         self._require_checkpoint()
         root = self._mounted_stage
@@ -209,8 +209,8 @@ class T5XJob:
         """The container job that :meth:`to_pb` puts into the message.
 
         Raises:
-          ClosureError: a file is missing, or is not the project's to stage.
-          JobError: the folder for results or the data lies in no bucket, or no checkpoint is named.
+          ClosureError: a file is missing or is not part of the project.
+          JobError: the folder for results or the data is not in a bucket, or no checkpoint is named.
         """
         return ContainerJob(
             name=f"{self.name}-{self.stamp}",
@@ -228,8 +228,8 @@ class T5XJob:
         """Returns the message that CreateCustomJob takes.
 
         Raises:
-          ClosureError: a file is missing, or is not the project's to stage.
-          JobError: the folder for results or the data lies in no bucket, or no checkpoint is named.
+          ClosureError: a file is missing or is not part of the project.
+          JobError: the folder for results or the data is not in a bucket, or no checkpoint is named.
           MachineError: there is no accelerator with this name.
         """
         return self.container.to_pb()
@@ -299,5 +299,5 @@ def digest_of(does: Sequence[Any]) -> str:
 
 
 def labels_of(digest: str) -> dict[str, str]:
-    """Returns the labels that every job has: its digest, and the version that sent it."""
+    """Returns the labels that every job has: its digest, and the version of the harness that sent it."""
     return {VERSION_LABEL: re.sub(r"[^a-z0-9_-]", "-", __version__.lower()), SPEC_LABEL: digest}

@@ -107,7 +107,7 @@ class T5XPrograms(Programs):
                 compile_cheaply(seen)  # as in local runs, so that both share the cache of compiled programs
             if pod is None:  # if there are several hosts, each saves its part of a checkpoint, as on a TPU
                 seen[BRIEF_VARIABLE] = "1"
-        seen[TPU_NUMERICS_VARIABLE] = ""  # the job represents a job on a TPU, which has its own numerics
+        seen[TPU_NUMERICS_VARIABLE] = ""  # the job represents one on a TPU, which has its own numerics
         return {**compile_cache_environment(default_cache_folder(os.environ)), **seen}
 
 

@@ -34,7 +34,7 @@ class RunEnd:
     Attributes:
       outcome: how the job ended.
       metrics: the metrics that the job wrote, if any.
-      notes: messages about what could not be read or tracked.
+      notes: messages about results that could not be read or tracked.
       ran_on: the devices that the job's log names; unknown if the log was not read.
     """
 
@@ -49,7 +49,7 @@ def _require_first(job: T5XJob, sent: SubmittedJob) -> None:
 
     Raises:
       DuplicateError: another job was sent first.
-      VertexError: jobs cannot be listed, or this one cannot be cancelled.
+      VertexError: jobs cannot be listed, or this one cannot be canceled.
     """
     same = running_with_label(SPEC_LABEL, job.digest, job.target)
     first = min([sent, *same], key=lambda each: (each.created, each.name))
@@ -94,7 +94,7 @@ class LaunchedJob:
 
         Raises:
           DuplicateError: another job does the same.
-          StorageError: the bucket is not there, or refuses.
+          StorageError: the bucket does not exist, or access is refused.
           VertexError: the service refuses the job.
         """
         if not duplicate and (same := running_with_label(SPEC_LABEL, job.digest, job.target)):
@@ -130,11 +130,11 @@ class LaunchedJob:
           run: the run of T5X that the job is for. If its target names an experiment, the run is tracked there.
           alone: whether to cancel the job if the same run was sent first, as by another command at the same time.
           on_sent: called once Vertex AI has accepted the job, before anything else.
-          interrupts: hold back Ctrl-C from the sending of the job until ``on_sent`` has been called.
+          interrupts: the interrupts that are held back from the sending of the job until ``on_sent`` has returned.
 
         Raises:
           DuplicateError: the same run was sent first, and ``alone`` is set.
-          StorageError: the bucket is not there, or refuses.
+          StorageError: the bucket does not exist, or access is refused.
           VertexError: the service refuses the job.
         """
         message = job.to_pb()
@@ -162,7 +162,7 @@ class LaunchedJob:
           target: where it was sent. If it names an experiment, the job's run there is completed.
 
         Raises:
-          VertexError: there is no such job, or the service refuses.
+          VertexError: there is no such job, or the service refuses the request.
         """
         attached = cls(SubmittedJob.attach(name, target))
         if target.experiment is not None:
@@ -195,7 +195,7 @@ class LaunchedJob:
           metrics: whether to read the metrics that the job wrote.
 
         Raises:
-          WaitError: the time is over. The job continues.
+          WaitError: the time limit was reached. The job continues.
           VertexError: the job's state cannot be read.
         """
         notes = list(self.notes)
@@ -219,7 +219,7 @@ class LaunchedJob:
         """Asks the service to end the job.
 
         Raises:
-          VertexError: the service refuses.
+          VertexError: the service refuses the request.
         """
         self.submitted.cancel()
 

@@ -72,7 +72,7 @@ class LogReader:
         """Returns the entries that have not been read yet, ordered by time.
 
         Raises:
-          LogError: they cannot be read.
+          LogError: the log cannot be read.
         """
         since = self._newest - self._late if self._newest else None
         wanted = f'{self._filter} AND timestamp>="{since.isoformat()}"' if since else self._filter
@@ -242,7 +242,7 @@ class LoggedDevices:
         self._reason = ""
 
     def read(self, text: str) -> None:
-        """Reads a line."""
+        """Reads a line of the log."""
         if found := _MESH.search(text):
             self._take(found["kind"])
         elif found := _EMBEDDED_MESH.search(text):

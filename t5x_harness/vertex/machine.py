@@ -111,7 +111,7 @@ class Machine:
 
     @property
     def is_tpu(self) -> bool:
-        """Whether it has TPUs."""
+        """Whether the machine has TPUs."""
         from t5x_harness.google.vertex.validation.machine_types import generation_of
 
         return generation_of(self) is not None
@@ -167,7 +167,7 @@ def _count(text: str, of: str) -> int:
 
 
 DEFAULT_MAX_CHIP_HOURS = 16.0
-"""The number that a job may use by default: four hours of a v3-8, or one hour of a v3-32."""
+"""The chip-hours that a job may use by default: four hours of a v3-8, or one hour of a v3-32."""
 
 _OPTION = "--tpu-max-chip-hours (pytest: --t5x-tpu-max-chip-hours)"
 _HOUR = 3600
@@ -206,7 +206,7 @@ class ChipHours:
         """Checks that the job cannot use more than ``most`` chip-hours.
 
         Raises:
-          ChipHoursError: it can.
+          ChipHoursError: the job can use more.
         """
         if self.chips is None:
             raise ChipHoursError(f"{self}: it is not known whether they exceed the {most:g} of {_OPTION}")

@@ -84,7 +84,7 @@ def read_file(path: Path, name: str) -> StagedFile:
     """Returns a file to stage under a name, with its content.
 
     Raises:
-      ClosureError: it cannot be read.
+      ClosureError: the file cannot be read.
     """
     try:
         return StagedFile(name, path.read_bytes())
@@ -224,7 +224,7 @@ def _below(folder: Path) -> Iterable[Path]:
 
 
 def _why_not(path: Path, root: Path) -> str:
-    """Returns why a file of a package is not staged; empty if it is."""
+    """Returns why a file in a package is not staged; empty if it is staged."""
     if path.is_dir():
         return "a link to a folder"
     if not path.exists():

@@ -86,7 +86,7 @@ class SubmittedJob:
           target: where it was sent; the target's region is used if the name has none.
 
         Raises:
-          VertexError: there is no such job, or it cannot be read.
+          VertexError: there is no such job, or the job cannot be read.
         """
         found = _NAME.fullmatch(name)
         if not found and not _NUMBER.fullmatch(name):
@@ -104,7 +104,7 @@ class SubmittedJob:
         """The SDK's own object for the job.
 
         Raises:
-          VertexError: it cannot be read.
+          VertexError: the job cannot be read.
         """
         from google.cloud import aiplatform
 
@@ -139,7 +139,7 @@ class SubmittedJob:
 
     @property
     def seen(self) -> str:
-        """The state in which it was found or sent; :meth:`look` asks for the current one."""
+        """The state in which the job was found or sent; :meth:`look` reads the current one."""
         return str(self._job.state.name)
 
     @property
@@ -189,7 +189,7 @@ class SubmittedJob:
         """Returns the job's current state.
 
         Raises:
-          VertexError: it cannot be read.
+          VertexError: the job cannot be read.
         """
         with as_vertex_error(f"the job {self.name} cannot be read", self.target.project):
             job = self._service.get_custom_job(name=self.name)
@@ -204,7 +204,7 @@ class SubmittedJob:
         """Asks the service to end the job; it has ended once its state is final.
 
         Raises:
-          VertexError: the service refuses.
+          VertexError: the service refuses the request.
         """
         with as_vertex_error(f"the job {self.name} cannot be cancelled", self.target.project):
             self._service.cancel_custom_job(name=self.name)
@@ -224,7 +224,7 @@ def send(job: types.CustomJob, target: VertexTarget) -> SubmittedJob:
       target: where the job goes.
 
     Raises:
-      VertexError: the service refuses.
+      VertexError: the service refuses the request.
     """
     with as_vertex_error(f"the job {job.display_name} cannot be created", target.project):
         service = _job_service(target.location)
@@ -235,7 +235,7 @@ def running_with_label(key: str, value: str, target: VertexTarget) -> list[Submi
     """Returns the jobs with a label that have not ended.
 
     Raises:
-      VertexError: they cannot be listed.
+      VertexError: the jobs cannot be listed.
     """
     return [job for job in with_label(key, value, target) if job.seen not in ENDED]
 
@@ -244,7 +244,7 @@ def with_label(key: str, value: str, target: VertexTarget) -> list[SubmittedJob]
     """Returns the jobs with a label, including those that have ended.
 
     Raises:
-      VertexError: they cannot be listed.
+      VertexError: the jobs cannot be listed.
     """
     with as_vertex_error("the jobs cannot be listed", target.project):
         service = _job_service(target.location)

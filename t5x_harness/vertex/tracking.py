@@ -33,7 +33,7 @@ def create_tensorboard(display_name: str, target: VertexTarget) -> str:
     """Creates a TensorBoard, and returns its resource name.
 
     Raises:
-      VertexError: the service refuses.
+      VertexError: the service refuses the request.
     """
     from google.cloud import aiplatform
 
@@ -164,7 +164,7 @@ class TrackedRun:
         """Returns the run of a job that was sent earlier, or None if it has none.
 
         Raises:
-          VertexError: the service refuses.
+          VertexError: the service refuses the request.
         """
         from google.cloud import aiplatform
 
@@ -186,7 +186,7 @@ class TrackedRun:
           metrics: the metrics that the job wrote.
 
         Raises:
-          VertexError: the service refuses.
+          VertexError: the service refuses the request.
           StorageError: the bucket cannot be read.
         """
         from google.cloud import aiplatform

@@ -1,4 +1,4 @@
-"""Waits until jobs end, until the time is over, or until Ctrl-C, and never loses a Ctrl-C."""
+"""Waits until jobs end, until a time limit, or until Ctrl-C, and never loses a Ctrl-C."""
 
 from __future__ import annotations
 
@@ -146,11 +146,11 @@ def wait_for(
       job: the job.
       seconds: the maximum time to wait; by default unlimited, as the job's own timeout limits it.
       on_state: called with each new state.
-      on_look: called at each look, including the one after the end; returns whether there was something new.
+      on_look: called at each look, including the one after the end; returns whether it found something new.
       patience: the pauses between two looks.
 
     Raises:
-      WaitError: the time is over. The job continues.
+      WaitError: the time limit was reached. The job continues.
       VertexError: the job's state cannot be read at all, or not for ten minutes.
     """
     patience = patience or Patience.usual()

@@ -120,7 +120,7 @@ def test_jobs_outlive_their_controller_and_the_next_one_neither_repeats_nor_skip
 def test_one_that_dies_around_a_start_leaves_no_doubt(
     desk: Desk, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """If it dies before the start, the next one starts the job; if before recording that, the next one finds it."""
+    """If it dies before the start, the next one starts the job; if before recording it, the next one finds it."""
     desk.checkpoint(30)
     with killed_in(method, monkeypatch):
         desk.run()

@@ -1,4 +1,4 @@
-"""Mistakes in a request are reported before the first job, with the codes of the failure catalogue."""
+"""Mistakes in a request are reported before the first job, with the codes of the failure catalog."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def killed_in(method: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
-    """A desk whose folder is the current directory."""
+    """A desk in the current directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     monkeypatch.setenv("STAND_IN_CALLS", str(tmp_path / "calls"))

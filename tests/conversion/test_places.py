@@ -102,7 +102,7 @@ def test_one_that_is_killed_leaves_nothing_in_its_place(tmp_path: Path, how: sig
         killed.wait()
         assert killed.returncode != 0
     assert not place.exists()
-    with written_whole(place) as folder:  # the next one works as if there had been none
+    with written_whole(place) as folder:  # the next conversion works as if there had been none
         (folder / "file").write_text("x")
     assert names(place) == ["file"]
     assert names(tmp_path) == ["out"]

@@ -1,4 +1,4 @@
-"""A shipped test is packed with the listed files, unpacked only into its folder, and reported as by pytest there."""
+"""A shipped test is packed with listed files, unpacked only into its folder, and reported as pytest saw it there."""
 
 from __future__ import annotations
 
