@@ -94,7 +94,7 @@ class RunPool:
         self._timeout = timeout
         self._in_process = in_process
         self._workers: dict[str, Zygote | InProcess] = {}  # by the folder of their T5X
-        self._warmed: set[str] = set()  # likewise
+        self._warmed: set[str] = set()  # by the same folder
         self._googles: dict[tuple[str, str | None], GooglePool] = {}  # by the buckets that runs begin with
         self._begun: deque[Run] = deque()  # by finished(), which has not yielded them yet
         self._ahead: list[Run] = []

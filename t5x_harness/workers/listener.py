@@ -46,7 +46,7 @@ _FOLLOWED = frozenset({"PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERE
 # The kernel's namespaces of mounts, networks, processes and users.
 _NAMESPACES = ("mnt", "net", "pid", "user")
 
-_UNKNOWN = -1  # no file's time
+_UNKNOWN = -1  # not the time of any file
 
 _SUFFIXES = tuple(importlib.machinery.all_suffixes())
 

@@ -114,7 +114,7 @@ def test_a_closed_run_is_killed_and_begins_no_further_stage(begin: Begun) -> Non
     assert executors["a"].reached[Stage.RESOLVE].wait(LONG)
     run.close()
     assert executors["a"].ended.wait(LONG)
-    waits[1].close()  # has not begun
+    waits[1].close()  # it has not begun
     begin.pool.close(patient=True)
     assert executors["a"].asked == [Stage.RESOLVE]
     assert executors["c"].asked == []

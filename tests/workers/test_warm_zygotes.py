@@ -180,7 +180,7 @@ def test_another_environment_is_refused(
     with keep(socket_path, folder, env={name: kept}) as keeper:
         keeper.await_ready()
         zygote = session(env={name: wanted})
-        assert call(zygote, "echo", tmp_path, value=3) == 3  # of its own
+        assert call(zygote, "echo", tmp_path, value=3) == 3  # in its own zygote
         assert zygote.refusal == refusal
         assert zygote.pid != keeper.pid
 
@@ -323,7 +323,7 @@ def test_a_module_that_hides_an_imported_one_is_found(
     monkeypatch.setenv("PYTHONPATH", str(own))
     assert call(session(), "echo", tmp_path) is None
     (own / "heavy_module" / "__init__.py").write_text("VALUE = 3\n")
-    (own / "json.txt").write_text("")  # no module
+    (own / "json.txt").write_text("")  # not a module
     zygote = session()
     call(zygote, "echo", tmp_path)
     assert zygote.refusal == (f"{own / 'heavy_module'} would be imported here in place of the heavy_module that it has")
@@ -405,7 +405,7 @@ def test_the_end_of_the_keeper_is_the_end_of_every_run(
     assert_gone(run.pid, started)
     with pytest.raises(RunDied, match="guard process was killed"):
         run.call("hang")
-    assert call(zygote, "echo", tmp_path, value=2) == 2  # of its own
+    assert call(zygote, "echo", tmp_path, value=2) == 2  # in its own zygote
     assert zygote.refusal.startswith("it cannot be reached at")
 
 
