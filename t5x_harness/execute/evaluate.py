@@ -239,7 +239,7 @@ def infer_stage(run: Execution, report: StageReport) -> None:
         mode = config.value(config.owner_of("mode")) or "predict"
         shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
         extension = config.value(config.owner_of("file_extension")) or "jsonl"
-        ending = f"{mode}.{extension}-{shard or 0:05}-of-{1 if of is None else of:05}"  # with 0 shards, each has everything
+        ending = f"{mode}.{extension}-{shard or 0:05}-of-{1 if of is None else of:05}"  # with 0 shards, each has all
         _count_predictions(run.written.local, small.tasks(role), ending, observed, report)
 
 

@@ -44,7 +44,7 @@ def socket_path(tmp_path: Path) -> Path:
 
 
 def keep(socket_path: Path, folder: Path, **settings: Any) -> Zygote:
-    """The zygote that is kept; not started."""
+    """Makes the zygote that is kept, without starting it."""
     return Zygote(preload=["json", "heavy_module"], python_path=[str(folder)], socket_path=socket_path, **settings)
 
 
