@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 __version__ = "0.1.0"
 
 
-ORIGIN = Path(__file__).resolve().with_name("__init__.py")
-"""The file of the package itself."""
+ORIGIN = __file__.removesuffix("version.py") + "__init__.py"
+"""The file of the package itself; a string, so that importing the package imports nothing else."""

@@ -88,10 +88,11 @@ class ModuleFinder:
             return found or (FoundModule(None) if sys.modules.get(name) else None)
         if name in sys.builtin_module_names or name in sys.stdlib_module_names:
             return FoundModule(None) if name in sys.builtin_module_names else self._top_level(name)
-        if name == ORIGIN.parent.name:
+        if name == __name__.partition(".")[0]:
             # This process's harness makes the runs, even if their path has another one, such as a checkout's half
             # package.
-            return FoundModule(ORIGIN, (ORIGIN.parent,))
+            origin = Path(ORIGIN).resolve()
+            return FoundModule(origin, (origin.parent,))
         if name == "t5x" and self._t5x_parent is not None:
             return _look_in((self._t5x_parent,), name)
         return self._top_level(name)

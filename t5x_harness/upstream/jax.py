@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import functools
 import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from t5x_harness.system.after_import import after_import
 
@@ -141,8 +140,7 @@ class JaxLacksRules(RuntimeError):
     """The installed JAX lacks the rules to replace; the message names them."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Contractions:
+class Contractions(NamedTuple):
     """Numbers of contractions with float32 operands that were lowered; one in a loop counts once.
 
     Attributes:
@@ -157,7 +155,7 @@ class Contractions:
 
     def since(self, before: Contractions) -> Contractions:
         """Returns the difference from earlier numbers."""
-        pairs = zip(dataclasses.astuple(self), dataclasses.astuple(before), strict=True)
+        pairs = zip(self, before, strict=True)
         return Contractions(*(now - then for now, then in pairs))
 
 

@@ -52,7 +52,7 @@ class OwnHost:
         listener = None if socket_path is None else _listen(socket_path)
         descriptors = [theirs.fileno(), lifeline, *([] if listener is None else [listener.fileno()])]
         boot = BOOT.format(
-            origin=str(ORIGIN),
+            origin=os.path.realpath(ORIGIN),
             control=theirs.fileno(),
             lifeline=lifeline,
             parent=os.getpid(),

@@ -210,7 +210,7 @@ def facts(environment: Mapping[str, str]) -> dict[str, Any]:
     return {
         # The interpreter has several names in an environment, and scripts there begin with different ones.
         "interpreter": [sys.prefix, os.path.realpath(sys.executable), sys.version],
-        "harness": str(ORIGIN),
+        "harness": os.path.realpath(ORIGIN),
         "namespaces": [os.readlink(f"/proc/self/ns/{kind}") for kind in _NAMESPACES],
         "path": [os.path.abspath(entry) for entry in environment.get("PYTHONPATH", "").split(os.pathsep) if entry],
         "jax": sorted(name for name in environment if name.startswith("JAX_")),
