@@ -108,7 +108,7 @@ def _add_output_arguments(output: argparse._ArgumentGroup, formats: Sequence[str
     amount.add_argument(
         "-q", "--quiet", action="store_true", help="print findings and the last line only, and no progress"
     )
-    output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colours (default: auto)")
+    output.add_argument("--color", choices=("auto", "always", "never"), default="auto", help="colors (default: auto)")
 
 
 def _report_file(text: str) -> Path:

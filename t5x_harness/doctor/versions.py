@@ -147,7 +147,7 @@ def _outside(environment: Environment, bound: Requirement) -> Defect | None:
     embedded = environment.runtime.kind == "embedded"
     return Defect(
         Severity.ERROR if embedded else Severity.WARNING,
-        f"{bound.name} {version} is installed, but the recorded behaviour was made with {bound.name}{bound.specifier}"
+        f"{bound.name} {version} is installed, but the recorded behavior was made with {bound.name}{bound.specifier}"
         + (", and the embedded T5X is written for that" if embedded else ": numbers may differ from the record"),
         _install(bound),
     )

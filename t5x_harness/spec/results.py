@@ -134,7 +134,7 @@ class Measure(JsonValue):
 
     Attributes:
       name: the name of the quantity, the same in every version: ``parameters``, ``learning_rate``, ``loss``; see
-          docs/plan.md.
+        docs/plan.md.
       value: the number; not finite if the run's own number is not.
       unit: its unit: ``bytes``, ``steps``, ``examples``, ``tokens``, ``devices``; empty for a number without one.
       of: the dataset, task, module of the model or part of the state that was measured; empty for the run.

@@ -152,7 +152,7 @@ def test_versions_off_the_record_are_errors_for_the_embedded_t5x_only() -> None:
     embedded, installed = only(environment(off), "ENV04"), only(environment(off, INSTALLED), "ENV04")
     assert (embedded.severity, installed.severity) == ("error", "warning")
     assert embedded.message == (
-        "seqio 0.0.18 is installed, but the recorded behaviour was made with seqio==0.0.20,"
+        "seqio 0.0.18 is installed, but the recorded behavior was made with seqio==0.0.20,"
         " and the embedded T5X is written for that"
     )
     assert installed.message.endswith("numbers may differ from the record")

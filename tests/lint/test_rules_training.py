@@ -135,7 +135,7 @@ def restored(path: str) -> str:
          "bind utils.SaveCheckpointConfig.save_dataset = True, or train/utils.DatasetConfig.seed = None for a new "
          "order at each start"),
         (RUN + "RANDOM_SEED = None\n" + SEED, "POD07 note 10", "train/utils.DatasetConfig.seed = 42 seeds the "
-         "data, and RANDOM_SEED = None leaves dropout and initialisation to the clock", "bind RANDOM_SEED = 0 too"),
+         "data, and RANDOM_SEED = None leaves dropout and initialization to the clock", "bind RANDOM_SEED = 0 too"),
         (RUN + "USE_HARDWARE_RNG = True\nRANDOM_SEED = 1\n", "POD07 note 10",
          "USE_HARDWARE_RNG = True: with RANDOM_SEED = 1 the run repeats itself only on the same slice and partitions",
          "bind USE_HARDWARE_RNG = False if it has to repeat elsewhere"),

@@ -148,7 +148,7 @@ def not_repeatable(context: Context) -> Iterator[Found]:
     data, seed, hardware = _dataset_seed(context), train.parameter("random_seed"), train.parameter("use_hardware_rng")
     if data is not None and seed is not None and seed.value is None:
         yield Found(
-            f"{data.at} = {data.value} seeds the data, and {seed.at} = None leaves dropout and initialisation to "
+            f"{data.at} = {data.value} seeds the data, and {seed.at} = None leaves dropout and initialization to "
             "the clock",
             data.at if context.in_t5x(seed.at.location) else seed.at,
             f"bind {seed.at} = 0 too",

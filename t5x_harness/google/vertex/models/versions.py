@@ -106,8 +106,7 @@ class Versions:
 
         Raises:
           ApiError: NOT_FOUND; ABORTED, if the etag is not current; FAILED_PRECONDITION, if a field belongs to the
-              version
-            but not to the model, or vice versa.
+            version but not to the model, or vice versa.
         """
         whole = version in ("", "-")
         target = self._own if whole else self._find(version)
