@@ -48,7 +48,7 @@ def run_pytest(
         with google_imported.start(
             "pytest_session:PytestSession", {}, log=pytester.path / "fork.log", cwd=pytester.path, env=env
         ) as session:
-            status = session.call("run", arguments=given, stdout=str(files[0]), stderr=str(files[1]), timeout=300)
+            status = session.call("run", arguments=given, stdout=str(files[0]), stderr=str(files[1]), timeout=600)
         output, errors = (file.read_text().splitlines() for file in files)
         print(*output, *errors, sep="\n")
         assert not [line for line in (*output, *errors) if "Traceback" in line or "INTERNALERROR" in line]
