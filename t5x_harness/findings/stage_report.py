@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from t5x_harness.findings.rule import PlaceOf, Rule, Subject
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.text import Table
 from t5x_harness.findings.work import judged
@@ -99,6 +100,11 @@ class StageReport:
             shown, silenced = split_silenced([finding], self.ignore, self.folder)
             self.findings += [finding for finding in shown if finding not in self.findings]
             self.silenced += [finding for finding in silenced if finding not in self.silenced]
+
+    def apply(self, rules: Iterable[Rule[Subject]], subject: Subject, place: PlaceOf) -> None:
+        """Adds the findings of each rule about a subject, as a part of the stage; see :meth:`attempt`."""
+        for rule in rules:
+            self.attempt(lambda rule: self.add(rule.findings(subject, place)), rule)
 
     def attempt(self, part: Callable[..., object], *args: Any) -> None:
         """Performs one part of the stage; if it raises, the other parts can still explain why."""

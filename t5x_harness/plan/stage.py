@@ -165,8 +165,7 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     if shapes is not None:
         report.exercised = len(shapes.leaves)
     report.attempt(describe, planned, report)
-    for rule in RULES:
-        report.attempt(lambda rule=rule: report.add(rule.findings(planned, run.config.place)))
+    report.apply(RULES, planned, run.config.place)
     report.end_attempts()
     report.not_checked.append(TEMPORARIES_UNKNOWN)
     if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:

@@ -284,9 +284,7 @@ def _say_why_not(run: Resolved, report: StageReport) -> None:
 
 
 def _apply(run: Resolved, report: StageReport, codes: tuple[str, ...] = ()) -> None:
-    for rule in RULES:
-        if not codes or rule.code in codes:
-            report.attempt(lambda rule=rule: report.add(rule.findings(run, run.config.place)))
+    report.apply((rule for rule in RULES if not codes or rule.code in codes), run, run.config.place)
     report.end_attempts()
 
 
