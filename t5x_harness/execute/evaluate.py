@@ -19,8 +19,8 @@ from t5x import eval as eval_module
 from t5x import infer as infer_module
 from t5x import utils
 
-from t5x_harness.execute.artifacts import scalars_in
 from t5x_harness.execute.execution import Execution
+from t5x_harness.execute.output import scalars_in
 from t5x_harness.execute.prepare import PreparedRun
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.work import NO_WORK, undefined_metrics, why_no_number
@@ -35,66 +35,57 @@ LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.JSONLogger)
 
 
 def eval_stage(run: Execution, report: StageReport) -> None:
-    """Evaluates an eval config by itself, otherwise the last checkpoint of a train config."""
+    """Evaluates an eval config by itself, otherwise the last checkpoint of a train config as an eval job would."""
     small = run.prepared(report)
+    config = small.config
     with few_examples(small.all_tasks, small.examples):
-        if small.config.mode is not Mode.EVAL:
-            by = evaluate_checkpoint if small.has_metrics(small.evaluated) else teacher_forced
-            by(small, run.trained_model(small), run.trained_checkpoint(), run.workspace / "eval", report)
+        if config.mode is Mode.EVAL:
+            role, evaluate = small.role("dataset_cfg"), gin.get_configurable(eval_module.evaluate)
+            evaluator = config.build("inference_evaluator_cls") or seqio.Evaluator
+        elif small.has_metrics(small.evaluated):
+            role, evaluate = small.evaluated, functools.partial(eval_module.evaluate, **_trained(run, small, "eval"))
+            own = config.build("inference_evaluator_cls")
+            evaluator = own or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
+        else:
+            _evaluate_loss(small, _trained(run, small, "eval"), report)
             return
-        watch, role = _EvaluationObserver(), small.role("dataset_cfg")
-        evaluator = small.config.build("inference_evaluator_cls") or seqio.Evaluator
+        watch = _EvaluationObserver()
         with observe(utils) as observed:
-            gin.get_configurable(eval_module.evaluate)(
-                inference_evaluator_cls=watch(evaluator), dataset_cfg=role.dataset
-            )
-        watch.report_to(report, observed, small.config, small.tasks(role))
+            evaluate(inference_evaluator_cls=watch(evaluator), dataset_cfg=role.dataset)
+        watch.report_to(report, observed, config, small.tasks(role))
 
 
-def evaluate_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
-    """Evaluates the checkpoint that a train config wrote, as an eval job would.
+def _trained(run: Execution, small: PreparedRun, folder: str) -> dict[str, Any]:
+    """Returns the arguments with which T5X evaluates, or infers with, the checkpoint that a train config wrote.
 
     A checkpoint that was written without orbax is read without it: at gs://, orbax deletes unknown files.
 
     Args:
-      run: the run of a train config.
-      model: the trained model.
-      checkpoint: the checkpoint's folder, as passed to T5X.
-      output: the folder for the results.
-      report: receives the metrics and the number of examples.
-
-    Raises:
-      Exception: T5X raised it.
+      run: the run.
+      small: the run as it is executed.
+      folder: the name of the folder for the results.
     """
-    watch, role = _EvaluationObserver(), run.evaluated
-    evaluator = run.config.build("inference_evaluator_cls") or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
-    with observe(utils) as observed:
-        eval_module.evaluate(
-            model=model,
-            dataset_cfg=role.dataset,
-            restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
-            partitioner=run.partitioner,
-            output_dir=str(output),
-            inference_evaluator_cls=watch(evaluator),
-            use_orbax=layout_of(checkpoint) is not StoredLayout.T5X,
-        )
-    watch.report_to(report, observed, run.config, run.tasks(role))
+    checkpoint = run.trained_checkpoint()
+    return {
+        "model": run.trained_model(small),
+        "restore_checkpoint_cfg": utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
+        "partitioner": small.partitioner,
+        "output_dir": str(run.workspace / folder),
+        "use_orbax": layout_of(checkpoint) is not StoredLayout.T5X,
+    }
 
 
-def teacher_forced(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
-    """Evaluates the loss of a restored checkpoint on one batch, which is all that tasks without metrics allow.
-
-    Raises:
-      Exception: T5X raised it.
-    """
-    role, partitioner, shapes = run.evaluated, run.partitioner, run.shapes
+def _evaluate_loss(run: PreparedRun, given: Mapping[str, Any], report: StageReport) -> None:
+    """Evaluates the loss of a restored checkpoint on one batch, which is all that tasks without metrics allow."""
+    role, partitioner, initializer = run.evaluated, given["partitioner"], run.shapes.initializer
+    model, checkpoint, output = given["model"], given["restore_checkpoint_cfg"].path, given["output_dir"]
     restored, _ = utils.create_checkpoint_manager_and_restore(
-        shapes.initializer,
+        initializer,
         partitioner,
         utils.RestoreCheckpointConfig(path=checkpoint, mode="specific", strict=False),
         checkpoint,
         None,
-        use_orbax=layout_of(checkpoint) is not StoredLayout.T5X,
+        use_orbax=given["use_orbax"],
     )
     layout = partitioner.get_data_layout(role.dataset.batch_size)
     datasets = utils.get_training_eval_datasets(
@@ -104,9 +95,9 @@ def teacher_forced(run: PreparedRun, model: Any, checkpoint: str, output: Path, 
         model=model,
         train_state=restored,
         partitioner=partitioner,
-        train_state_axes=shapes.initializer.train_state_axes,
+        train_state_axes=initializer.train_state_axes,
         eval_names=list(datasets),
-        summary_dir=str(output),
+        summary_dir=output,
         rng=jax.random.PRNGKey(0),
     )
     batches: list[None] = []
@@ -115,7 +106,7 @@ def teacher_forced(run: PreparedRun, model: Any, checkpoint: str, output: Path, 
     report.idle = f"{len(batches)} batches of {role.source} were evaluated, and no loss was written"
     report.fact("checkpoint", os.path.basename(checkpoint))
     report.fact("evaluated by", f"the teacher-forced loss: {role.source} has no metric_fns")
-    for tag, steps in scalars_in(output).items():
+    for tag, steps in scalars_in(Path(output)).items():
         if tag.endswith("/loss"):
             value = list(steps.values())[-1]
             report.fact(tag.removeprefix("training_eval/"), f"{value:.4g}")
@@ -226,49 +217,33 @@ def _number(value: Any) -> float | None:
 
 
 def infer_stage(run: Execution, report: StageReport) -> None:
-    """Runs inference for an infer config by itself, otherwise with the last checkpoint of a train config."""
-    small = run.prepared(report)
-    with few_examples(small.all_tasks, small.examples):
-        if small.config.mode is not Mode.INFER:
-            model = run.trained_model(small)
-            infer_checkpoint(small, model, run.trained_checkpoint(), run.workspace / "infer", report)
-            return
-        config, role = small.config, small.role("dataset_cfg")
-        with observe(utils) as observed:
-            gin.get_configurable(infer_module.infer)(dataset_cfg=role.dataset)
-        mode = config.value(config.owner_of("mode")) or "predict"
-        shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
-        extension = config.value(config.owner_of("file_extension")) or "jsonl"
-        ending = f"{mode}.{extension}-{shard or 0:05}-of-{1 if of is None else of:05}"  # with 0 shards, each has all
-        _count_predictions(run.written.local, small.tasks(role), ending, observed, report)
+    """Runs inference for an infer config by itself, otherwise with the last checkpoint of a train config.
 
-
-def infer_checkpoint(run: PreparedRun, model: Any, checkpoint: str, output: Path, report: StageReport) -> None:
-    """Predicts with the checkpoint that a train config wrote, as an infer job would.
-
-    A model whose data has no inputs returns scores, because it has nothing to predict from. A checkpoint that
-    was written without orbax is read without it: at gs://, orbax deletes unknown files.
-
-    Raises:
-      Exception: T5X raised it.
+    A model whose data has no inputs returns scores, because it has nothing to predict from.
     """
-    role = run.inferred
-    features = task_features(model.FEATURE_CONVERTER_CLS, role.dataset.task_feature_lengths or ())
-    mode = "score" if features and "inputs" not in features else "predict"
-    with observe(utils) as observed:
-        infer_module.infer(
-            mode=mode,
-            model=model,
-            dataset_cfg=role.dataset,
-            restore_checkpoint_cfg=utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
-            partitioner=run.partitioner,
-            output_dir=str(output),
-            checkpoint_period=1,
-            use_orbax=layout_of(checkpoint) is not StoredLayout.T5X,
-            checkpoint_ds_iter=False,  # a user's task may read from a generator, whose position cannot be saved
-        )
-    report.not_checked.append("going on with interrupted inference: it starts and ends here")
-    _count_predictions(output, run.tasks(role), f"{mode}.jsonl-00000-of-00001", observed, report)
+    small = run.prepared(report)
+    config = small.config
+    with few_examples(small.all_tasks, small.examples):
+        if config.mode is Mode.INFER:
+            role, infer, output = small.role("dataset_cfg"), gin.get_configurable(infer_module.infer), run.written.local
+            mode = config.value(config.owner_of("mode")) or "predict"
+            shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
+            extension = config.value(config.owner_of("file_extension")) or "jsonl"
+            of = 1 if of is None else of  # with 0 shards, each has all
+        else:
+            role, given, output = small.inferred, _trained(run, small, "infer"), run.workspace / "infer"
+            features = task_features(given["model"].FEATURE_CONVERTER_CLS, role.dataset.task_feature_lengths or ())
+            mode = "score" if features and "inputs" not in features else "predict"
+            shard, of, extension = 0, 1, "jsonl"
+            # A user's task may read from a generator, whose position cannot be saved.
+            given |= {"mode": mode, "checkpoint_period": 1, "checkpoint_ds_iter": False}
+            infer = functools.partial(infer_module.infer, **given)
+        with observe(utils) as observed:
+            infer(dataset_cfg=role.dataset)
+        if config.mode is not Mode.INFER:
+            report.not_checked.append("going on with interrupted inference: it starts and ends here")
+        ending = f"{mode}.{extension}-{shard or 0:05}-of-{of:05}"
+        _count_predictions(output, small.tasks(role), ending, observed, report)
 
 
 def _count_predictions(

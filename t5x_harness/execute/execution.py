@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.command_line import as_t5x
-from t5x_harness.execute.sandbox import RunOutput, empty, not_written_to
+from t5x_harness.execute.output import RunOutput, empty, not_written_to
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.runtime.choice import Runtime, activate, runtime_of
 from t5x_harness.runtime.compile_cache import compile_cheaply

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.execution import Execution, open_execution
-from t5x_harness.execute.sandbox import output_key
+from t5x_harness.execute.output import output_key, read_artifacts
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import find_initial
@@ -28,8 +28,8 @@ def open_run(argument: Mapping[str, Any], progress: Progress) -> SimpleNamespace
     """
     run = open_execution(argument, progress)
     stages = {stage.value: functools.partial(run_stage, run, stage) for stage in Stage}
-    others = {each.__name__: functools.partial(each, run) for each in (job, programs, artifacts)}
-    return SimpleNamespace(**stages, **others)
+    others: dict[str, Callable[..., Any]] = {"job": job, "programs": programs, "artifacts": read_artifacts}
+    return SimpleNamespace(**stages, **{name: functools.partial(each, run) for name, each in others.items()})
 
 
 def run_stage(run: Execution, stage: Stage) -> dict[str, Any]:
@@ -120,13 +120,6 @@ def programs(run: Execution) -> dict[str, Any]:
     from t5x_harness.aot.programs import aot_run
 
     return aot_run(run.plan_or_stop()).to_json()
-
-
-def artifacts(run: Execution) -> dict[str, Any]:
-    """Returns the run's output; see :func:`t5x_harness.execute.artifacts.read_artifacts`."""
-    from t5x_harness.execute.artifacts import read_artifacts
-
-    return read_artifacts(run)
 
 
 class ProgramProcess:

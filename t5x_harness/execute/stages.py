@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from t5x_harness.execute.evaluate import eval_stage, infer_stage
 from t5x_harness.execute.execution import Execution
-from t5x_harness.execute.sandbox import output_folder, sandbox
+from t5x_harness.execute.output import output_folder, sandbox
 from t5x_harness.execute.train import train_stage
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.plan.stage import plan

@@ -14,8 +14,8 @@ from flax import traverse_util
 from t5x import adafactor, checkpoints
 from t5x import train as train_module
 
-from t5x_harness.execute.artifacts import checkpoints_in, scalars_in
 from t5x_harness.execute.execution import Execution, Trained
+from t5x_harness.execute.output import checkpoints_in, scalars_in
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.work import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.gin.config import GinConfig

@@ -25,8 +25,8 @@ from jax import lax  # noqa: E402
 from local_run import LocalRun  # noqa: E402
 
 from t5x_harness.execute import execution  # noqa: E402
-from t5x_harness.execute.artifacts import scalars_in  # noqa: E402
 from t5x_harness.execute.execution import note_numerics  # noqa: E402
+from t5x_harness.execute.output import scalars_in  # noqa: E402
 from t5x_harness.findings.stage_report import StageReport  # noqa: E402
 from t5x_harness.runtime.choice import Runtime  # noqa: E402
 from t5x_harness.spec import Outcome, RunSettings, RunSpec, Stage  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 from flax import serialization
 from local_run import LocalRun
 
-from t5x_harness.execute.sandbox import RunOutput, empty
+from t5x_harness.execute.output import RunOutput, empty
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.plan.stored_tree import StoredLayout, layout_of, read_tree
 from t5x_harness.spec import Stage
