@@ -194,7 +194,7 @@ def plan_jobs(template: JobTemplate, last_step: int | None) -> list[RunResult]:
       template: the parts that the jobs have in common.
       last_step: the train job's last step, if known; its checkpoint need not exist yet.
     """
-    from t5x_harness.runs.several import plan_specs
+    from t5x_harness.runs.pool import plan_specs
 
     step = last_step or 1
     checkpoint = f"{template.model_dir}/checkpoint_{step}"

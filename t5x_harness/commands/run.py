@@ -63,7 +63,7 @@ def main(arguments: argparse.Namespace) -> int:
 
 def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspace: Path) -> Report | None:
     """Returns the outcome of runs. If they are interrupted, prints the results so far and returns None."""
-    from t5x_harness.runs.several import run_specs
+    from t5x_harness.runs.pool import run_specs
     from t5x_harness.system.ending import Ending
     from t5x_harness.workers import ProgressPrinter
 

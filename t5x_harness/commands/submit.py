@@ -302,7 +302,7 @@ def _passes_checks(args: argparse.Namespace, jobs: Sequence[T5XJob], output: Sub
     if not specs:
         return True
     from t5x_harness.runs.job import aot_mode
-    from t5x_harness.runs.several import plan_specs
+    from t5x_harness.runs.pool import plan_specs
 
     given = {**vars(args), **from_environment([option_of("tpu_aot")], vars(args), os.environ)}
     aot, why = aot_mode(given["tpu_aot"], full_size=True)

@@ -84,7 +84,7 @@ def test_the_last_three_folders_of_failed_runs_are_kept(
         (workspace / "01-run" / "run.log").touch()
         yield RunResult(specs[0], (StageResult(Stage.RESOLVE, outcome),))
 
-    monkeypatch.setattr("t5x_harness.runs.several.run_specs", run_specs)
+    monkeypatch.setattr("t5x_harness.runs.pool.run_specs", run_specs)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     config = str(CONFIGS / "infer_answer.gin")
     for _ in range(5):

@@ -15,8 +15,8 @@ from t5x_harness.report.report import Report
 from t5x_harness.report.terminal import last_line, run_failure
 from t5x_harness.runs import pool
 from t5x_harness.runs.job import JobExecutor
+from t5x_harness.runs.pool import run_specs
 from t5x_harness.runs.run import Run
-from t5x_harness.runs.several import run_specs
 from t5x_harness.runs.stages import stages_of
 from t5x_harness.spec import AotMode, Finding, Location, Mode, Outcome, RunSettings, RunSpec, Severity, Stage
 

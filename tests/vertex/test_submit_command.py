@@ -114,7 +114,7 @@ def test_submits_at_once_check_in_folders_of_their_own_and_remove_those_of_kille
             assert [folder.is_dir() for folder in folders] == [True, False]
         yield RunResult(specs[0], ())
 
-    monkeypatch.setattr("t5x_harness.runs.several.run_specs", run_specs)
+    monkeypatch.setattr("t5x_harness.runs.pool.run_specs", run_specs)
     monkeypatch.setattr("tempfile.tempdir", str(project / "temporary"))
     command = ["submit", "run.gin", "--vertex=emulated", "--dry-run"]
     assert main(command) == 0
