@@ -1,4 +1,4 @@
-"""Functions for Linux processes that Python's library lacks: ``prctl``, descendants, and serving a descriptor.
+"""Functions for Linux processes that Python's library lacks: ``prctl``, the processes below one, serving a descriptor.
 
 Only the standard library is used, because commands import this before they begin.
 """
@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 import os
 import signal
 import socket
 import threading
+import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 # linux/prctl.h
@@ -108,6 +110,44 @@ def descendants(root: int) -> list[int]:
         found += below
         waiting += below
     return found
+
+
+def kill_below(spared: Iterable[int] = ()) -> None:
+    """Kills all processes below this one, except the spared children and what is below them."""
+    below = descendants(os.getpid())  # before those that are spared, which may just be starting others
+    kept = {pid for child in spared for pid in (child, *descendants(child))}
+    for pid in below:
+        if pid not in kept:
+            kill_quietly(pid, signal.SIGKILL)
+
+
+def clear_below(seconds: float = math.inf) -> None:
+    """Kills and reaps all processes below this one, which adopts orphans, even if they fork and detach.
+
+    Args:
+      seconds: how long to wait. A killed process is gone in milliseconds unless the kernel itself is stuck, such as by
+        a dead network disk.
+    """
+    deadline, pause = time.monotonic() + seconds, 0.001
+    while time.monotonic() <= deadline:
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:  # none is left
+            return
+        kill_below()
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+
+
+def watch_children() -> tuple[int, int]:
+    """Makes a pipe that is readable once a child's state has changed; returns both ends, which forks have to close."""
+    awake, waker = os.pipe()
+    os.set_blocking(awake, False)
+    os.set_blocking(waker, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    return awake, waker
 
 
 @contextlib.contextmanager

@@ -6,9 +6,8 @@ from t5x_harness.runtime.compile_cache import compile_cache_environment, default
 from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerError, ZygoteFailed
 from t5x_harness.workers.in_process import InProcess
 from t5x_harness.workers.progress import InlineProgress, ProgressPrinter
-from t5x_harness.workers.renewal import WarmZygotes
 from t5x_harness.workers.run import RunProcess
-from t5x_harness.workers.zygote import WARM_WORKER_UNUSED, Zygote
+from t5x_harness.workers.zygote import WARM_WORKER_UNUSED, WarmZygotes, Zygote
 
 __all__ = [
     "WARM_WORKER_UNUSED",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class WorkerError(Exception):
     """A run, or the process that starts runs, failed.
@@ -31,25 +34,23 @@ class RunRaised(WorkerError):
       method: the method that raised it; for the factory, the factory's name with its module.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        type_name: str,
-        error: str,
-        traceback: str,
-        log_tail: str = "",
-        at: tuple[str, int] | None = None,
-        method: str = "",
-    ) -> None:
-        super().__init__(message, log_tail=log_tail)
-        self.at = at
-        self.method = method
-        self.type_name = type_name
-        self.message = error
-        self.traceback = traceback
-        if traceback:
-            self.add_note(f"Traceback in the run's process:\n{traceback}")
+    def __init__(self, reply: Mapping[str, Any], *, log_tail: str = "") -> None:
+        """Describes the exception.
+
+        Args:
+          reply: the child's reply, as :func:`t5x_harness.workers.run_process.describe` makes it.
+          log_tail: the last lines of the log.
+        """
+        self.method, self.type_name, self.traceback = reply["raised"], reply["type"], reply["traceback"]
+        self.message = reply["message"] or self.type_name
+        self.at = (str(reply["at"][0]), int(reply["at"][1])) if "at" in reply else None
+        name = self.method if ":" in self.method else f"{self.method}()"
+        text = f"{name} raised {self.type_name}" + (f": {reply['message']}" if reply["message"] else "")
+        if self.at is not None:
+            text = f"{name} ended: {self.message} ({self.at[0]}:{self.at[1]})"
+        super().__init__(text, log_tail=log_tail)
+        if self.traceback:
+            self.add_note(f"Traceback in the run's process:\n{self.traceback}")
 
 
 class RunDied(WorkerError):

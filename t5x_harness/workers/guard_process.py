@@ -13,7 +13,6 @@ import select
 import shutil
 import signal
 import socket
-import time
 import traceback
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,7 +21,6 @@ from t5x_harness.system import processes
 from t5x_harness.system.diagnosis import signal_name
 from t5x_harness.workers import framing, run_process
 
-# A killed process is gone in milliseconds unless the kernel itself is stuck (a dead network disk).
 CLEARING_SECONDS = 8.0
 
 
@@ -51,11 +49,7 @@ def guard(
         os.setsid()
         processes.adopt_orphans()
         processes.name_process("t5x-guard")
-        awake, waker = os.pipe()
-        os.set_blocking(awake, False)
-        os.set_blocking(waker, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        awake, waker = processes.watch_children()
         me = os.getpid()
         child = os.fork()
         if child == 0:
@@ -96,10 +90,10 @@ class _RunWatch:
                 self._reap()
             if self._parent in ready or (self._order.fileno() in ready and not self._obey()):
                 break
-        left = self._clear()
+        processes.clear_below(CLEARING_SECONDS)
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-        self._report({"ended": self._status, "left": left})
+        self._report({"ended": self._status})
 
     def _report(self, message: Mapping[str, Any]) -> None:
         with contextlib.suppress(ConnectionError):  # the parent is gone, so that only the cleanup remains
@@ -119,15 +113,15 @@ class _RunWatch:
                 processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process should also write its stacks
         return bool(data)
 
-    def _reap(self) -> bool:
-        """Notes which processes below changed their state; returns False if none is left."""
+    def _reap(self) -> None:
+        """Reaps processes that have ended, and notes whether the run has changed its state."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             except ChildProcessError:
-                return False
+                return
             if pid == 0:
-                return True
+                return
             if pid != self._child:
                 continue
             if os.WIFSTOPPED(status):
@@ -136,17 +130,3 @@ class _RunWatch:
                 self._report({"stopped": None})
             else:
                 self._status = status
-
-    def _clear(self) -> list[int]:
-        """Kills all processes below this one, and returns those that do not end."""
-        deadline = time.monotonic() + CLEARING_SECONDS
-        pause = 0.001
-        while self._reap():
-            below = processes.descendants(os.getpid())
-            if time.monotonic() > deadline:
-                return below
-            for pid in below:
-                processes.kill_quietly(pid, signal.SIGKILL)
-            time.sleep(pause)
-            pause = min(2 * pause, 0.1)
-        return []

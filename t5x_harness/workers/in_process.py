@@ -12,8 +12,8 @@ from typing import Any
 
 from t5x_harness.system import network
 from t5x_harness.system.closing import Closing
-from t5x_harness.workers.errors import WorkerError
-from t5x_harness.workers.run import Environment, OnProgress, RunProcess, check_arguments, raised, start_message
+from t5x_harness.workers.errors import RunRaised, WorkerError
+from t5x_harness.workers.run import Environment, OnProgress, RunProcess, check_arguments, start_message
 from t5x_harness.workers.run_process import apply_jax_environment, check_reply, load_factory
 
 
@@ -76,7 +76,7 @@ class InProcessRun(RunProcess):
             value = getattr(self._made[0], method)(**json.loads(json.dumps(kwargs)))
         reply = check_reply(value, method)
         if "raised" in reply:
-            raise raised(reply, log_tail="")
+            raise RunRaised(reply)
         return json.loads(json.dumps(value))
 
     def close(self) -> None:

@@ -135,7 +135,7 @@ class ForkedRun(RunProcess):
                 raise
             self._busy = False
         if "raised" in reply:
-            raise raised(reply, log_tail=self._tail())
+            raise RunRaised(reply, log_tail=self._tail())
         return reply["value"]
 
     def close(self) -> None:  # noqa: D102 - RunProcess says it
@@ -335,22 +335,3 @@ def check_arguments(method: str, kwargs: Mapping[str, Any]) -> None:
     for name, value in kwargs.items():
         if found := not_json(value, name):
             raise TypeError(f"{method}() cannot be called with {found}: only JSON values can be sent to a run")
-
-
-def raised(reply: Mapping[str, Any], *, log_tail: str) -> RunRaised:
-    """Returns the error that a reply describes."""
-    where, kind, message = reply["raised"], reply["type"], reply["message"]
-    name = where if ":" in where else f"{where}()"
-    at = (str(reply["at"][0]), int(reply["at"][1])) if "at" in reply else None
-    text = f"{name} raised {kind}" + (f": {message}" if message else "")
-    if at is not None:
-        text = f"{name} ended: {message} ({at[0]}:{at[1]})"
-    return RunRaised(
-        text,
-        type_name=kind,
-        error=message or kind,
-        traceback=reply["traceback"],
-        log_tail=log_tail,
-        at=at,
-        method=where,
-    )

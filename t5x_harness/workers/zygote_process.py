@@ -16,7 +16,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping
-from typing import Any
 
 from t5x_harness.system import processes
 from t5x_harness.upstream.cpython import call_with_preallocated_frames
@@ -54,6 +53,7 @@ def main(control: int, lifeline: int, parent: int, listening: int | None = None)
 class _Zygote:
     def __init__(self, owner: Client, listener: socket.socket | None) -> None:
         self._owner = owner
+        self._channel = framing.Channel(owner.control)
         self._listening = listener
         self._listener: Listener | None = None
         self._clients = [owner]
@@ -70,15 +70,15 @@ class _Zygote:
         if os.getppid() != parent:
             return 1
         processes.adopt_orphans()
-        settings = framing.Channel(self._owner.control).receive()
+        settings = self._channel.receive()
         sys.path[:0] = settings["python_path"]
         sys.argv = ["t5x-zygote"]
         gc.disable()  # no collection may touch, and so copy, the pages that the forks share
         before, since = dict(os.environ), time.time_ns()
         for name in settings["preload"]:
-            self._send({"importing": name})
+            self._channel.send({"importing": name})
             if failure := _preload(name):
-                self._send({"failed": name, "error": failure})
+                self._channel.send({"failed": name, "error": failure})
                 return 1
         imported = {k: v for k, v in os.environ.items() if before.get(k) != v}
         if self._listening is not None:
@@ -88,16 +88,9 @@ class _Zygote:
         self._await_orders(lifeline, imported)
         return 0
 
-    def _send(self, message: Mapping[str, Any]) -> None:
-        self._owner.control.sendall(framing.encode(message))
-
     def _await_orders(self, lifeline: int, imported: Mapping[str, str]) -> None:
-        self._awake, self._waker = os.pipe()
-        os.set_blocking(self._awake, False)
-        os.set_blocking(self._waker, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(self._waker, warn_on_full_buffer=False)
-        self._send({"ready": True})
+        self._awake, self._waker = processes.watch_children()
+        self._channel.send({"ready": True})
         while self._owner in self._clients:
             is_quiet = self._listener is None or self._listener.is_quiet
             if self._is_retired and is_quiet and self._clients == [self._owner]:
@@ -141,8 +134,7 @@ class _Zygote:
         while self._reap() and time.monotonic() < deadline:
             select.select([self._awake], [], [], 0.1)
             self._wake()
-        self._guards.clear()
-        self._kill_strays()
+        processes.kill_below()
 
     def _start(self, client: Client, lifeline: int, imported: Mapping[str, str]) -> bool:
         """Forks a guard, which forks the run; returns False if the session has ended."""
@@ -202,15 +194,8 @@ class _Zygote:
             # A guard that ended by itself left nothing; one that was killed left its run's processes to this process.
             strays |= self._guards.pop(pid, None) is None or status != 0
         if strays:
-            self._kill_strays()
+            processes.kill_below(self._guards)
         return True
-
-    def _kill_strays(self) -> None:
-        below = processes.descendants(os.getpid())
-        guarded = {pid for guard in self._guards for pid in (guard, *processes.descendants(guard))}
-        for pid in below:
-            if pid not in guarded:
-                processes.kill_quietly(pid, signal.SIGKILL)
 
 
 def _preload(name: str) -> str | None:

@@ -45,8 +45,9 @@ class FakeZygote:
         self.closed = True
 
 
-def raised(error: str, **more: Any) -> RunRaised:
-    return RunRaised("x", type_name="OSError", error=error, traceback="", **more)
+def raised(message: str, method: str = "open_run", log_tail: str = "", **at: Any) -> RunRaised:
+    reply = {"raised": method, "type": "OSError", "message": message, "traceback": "", **at}
+    return RunRaised(reply, log_tail=log_tail)
 
 
 @pytest.fixture

@@ -32,9 +32,6 @@ NOT_EXECUTABLE, NOT_FOUND = 126, 127
 _LONGEST = 32 * 4096 - 1
 _SHOWN = 40
 
-# The time between two rounds of killing. The next round finds processes that were forked during the last one.
-_AGAIN_MILLISECONDS = 20
-
 
 def main(arguments: Sequence[str]) -> None:
     """Runs one process, as the child of a server.
@@ -48,10 +45,7 @@ def main(arguments: Sequence[str]) -> None:
     task, orders = _read_task(server)
     processes.adopt_orphans()
     processes.name_process("vertex-job")
-    awake, waker = os.pipe()
-    os.set_blocking(waker, False)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+    awake, _ = processes.watch_children()
     guard = os.getpid()
     child = os.fork()
     if child == 0:
@@ -62,7 +56,7 @@ def main(arguments: Sequence[str]) -> None:
     for descriptor in (1, 2):
         os.dup2(nowhere, descriptor)
     status = _ProcessWatch(server, child, awake, orders).until_the_end()
-    _clear(awake)
+    processes.clear_below()
     with contextlib.suppress(ConnectionError):  # the server has ended
         server.sendall(json.dumps({"status": status}).encode())
 
@@ -169,20 +163,3 @@ class _ProcessWatch:
             if pid == self._child:
                 code = os.waitstatus_to_exitcode(status)
                 return code if code >= 0 else 128 - code
-
-
-def _clear(awake: int) -> None:
-    """Kills all processes that are left, even if they have forked and detached."""
-    poll = select.poll()
-    poll.register(awake, select.POLLIN)
-    while True:
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        below = processes.descendants(os.getpid())
-        if not below:
-            return
-        for pid in below:
-            processes.kill_quietly(pid, signal.SIGKILL)
-        if poll.poll(_AGAIN_MILLISECONDS):
-            os.read(awake, 4096)
