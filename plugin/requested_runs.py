@@ -156,7 +156,7 @@ def _run(
 @contextlib.contextmanager
 def _auxiliary_errors() -> Iterator[None]:
     """Fails the test without a traceback if its auxiliary jobs are wrong or their results cannot be stored."""
-    from t5x_harness.auxiliary.request import AuxiliaryError
+    from t5x_harness.auxiliary.jobs import AuxiliaryError
     from t5x_harness.buckets.folders import StorageError
 
     try:

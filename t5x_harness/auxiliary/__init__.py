@@ -16,12 +16,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from t5x_harness.auxiliary.jobs import AuxiliaryError as AuxiliaryError
+    from t5x_harness.auxiliary.jobs import AuxiliaryRequest as AuxiliaryRequest
     from t5x_harness.auxiliary.journal import Record as Record
     from t5x_harness.auxiliary.journal import State as State
     from t5x_harness.auxiliary.journal import Status as Status
     from t5x_harness.auxiliary.processes import LocalJobs as LocalJobs
-    from t5x_harness.auxiliary.request import AuxiliaryError as AuxiliaryError
-    from t5x_harness.auxiliary.request import AuxiliaryRequest as AuxiliaryRequest
     from t5x_harness.auxiliary.vertex_jobs import VertexJobs as VertexJobs
     from t5x_harness.auxiliary.watching import Prepared as Prepared
     from t5x_harness.auxiliary.watching import prepare as prepare

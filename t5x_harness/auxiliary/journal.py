@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from t5x_harness.auxiliary.jobs import FOLDER
-from t5x_harness.auxiliary.request import AuxiliaryError, plain
+from t5x_harness.auxiliary.jobs import FOLDER, AuxiliaryError, plain
 from t5x_harness.buckets.folders import AnyFolder
 from t5x_harness.findings.text import columns
 from t5x_harness.system.decode import JsonValue

@@ -11,8 +11,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.auxiliary.jobs import AuxiliaryJob, JobStatus
-from t5x_harness.auxiliary.request import MAIN, AuxiliaryError, AuxiliaryRequest
+from t5x_harness.auxiliary.jobs import T5X_MAIN, AuxiliaryError, AuxiliaryJob, AuxiliaryRequest, JobStatus
 from t5x_harness.runtime.choice import program_environment, runtime_of
 from t5x_harness.slices.slice import get_slice
 
@@ -118,7 +117,7 @@ class LocalJobs(Processes):
         """Starts the process of a job."""
         nice = ["nice", "-n", str(_NICE)] if self._request.low_priority else []
         module = self._request.module
-        mode = [f"--run_mode={job.mode}"] if module == MAIN else []
+        mode = [f"--run_mode={job.mode}"] if module == T5X_MAIN else []
         words = [*nice, sys.executable, "-m", module, *mode, *job.arguments]
         return self.run(name, words, self._environment, job.spec.cwd)
 

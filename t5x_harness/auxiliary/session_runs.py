@@ -9,8 +9,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.auxiliary.jobs import FOLDER, AuxiliaryJob, JobStatus
-from t5x_harness.auxiliary.request import AuxiliaryError, AuxiliaryRequest
+from t5x_harness.auxiliary.jobs import FOLDER, AuxiliaryError, AuxiliaryJob, AuxiliaryRequest, JobStatus
 from t5x_harness.auxiliary.watching import Prepared, prepare, require_no_errors, watch
 from t5x_harness.buckets.addresses import object_address
 from t5x_harness.buckets.folders import Folder, folder_at

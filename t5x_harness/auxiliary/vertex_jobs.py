@@ -7,8 +7,7 @@ import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from t5x_harness.auxiliary.jobs import AuxiliaryJob, JobStatus, PassingError
-from t5x_harness.auxiliary.request import AuxiliaryError, AuxiliaryRequest
+from t5x_harness.auxiliary.jobs import AuxiliaryError, AuxiliaryJob, AuxiliaryRequest, JobStatus, PassingError
 from t5x_harness.buckets.folders import StorageError
 from t5x_harness.vertex.arguments import RunMode
 from t5x_harness.vertex.container import FOUR_HOURS, JobOptions

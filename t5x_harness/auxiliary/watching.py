@@ -12,10 +12,19 @@ from pathlib import Path
 from t5x_harness.auxiliary.checking import findings_of
 from t5x_harness.auxiliary.checkpoints import finished_checkpoints
 from t5x_harness.auxiliary.controller import Controller
-from t5x_harness.auxiliary.jobs import FOLDER, JobBackend, JobStatus, JobTemplate, TrainJob, template_of, train_job_of
+from t5x_harness.auxiliary.jobs import (
+    FOLDER,
+    AuxiliaryError,
+    AuxiliaryRequest,
+    JobBackend,
+    JobStatus,
+    JobTemplate,
+    TrainJob,
+    template_of,
+    train_job_of,
+)
 from t5x_harness.auxiliary.journal import Journal, Status
 from t5x_harness.auxiliary.processes import Processes
-from t5x_harness.auxiliary.request import AuxiliaryError, AuxiliaryRequest
 from t5x_harness.buckets.addresses import GS, object_address
 from t5x_harness.buckets.folders import COMMITTED, AnyFolder, folder_at
 from t5x_harness.buckets.locks import Lock, locked

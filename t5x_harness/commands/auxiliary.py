@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.auxiliary.checking import plan_jobs
-from t5x_harness.auxiliary.jobs import JobBackend
+from t5x_harness.auxiliary.jobs import T5X_MAIN, AuxiliaryError, AuxiliaryRequest, JobBackend
 from t5x_harness.auxiliary.journal import Status
 from t5x_harness.auxiliary.processes import LocalJobs, Processes
-from t5x_harness.auxiliary.request import MAIN, AuxiliaryError, AuxiliaryRequest
 from t5x_harness.auxiliary.vertex_jobs import VertexJobs
 from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for, prepare, status_of, watch
 from t5x_harness.buckets.folders import StorageError
@@ -144,9 +143,9 @@ def _add_jobs(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--auxiliary_job_build_target",
         "--auxiliary_job_build_target_path",
-        default=MAIN,
+        default=T5X_MAIN,
         metavar="MODULE",
-        help=f"what they run, such as t5x.eval or a module of your own (default: {MAIN})",
+        help=f"what they run, such as t5x.eval or a module of your own (default: {T5X_MAIN})",
     )
 
 

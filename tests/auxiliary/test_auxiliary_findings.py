@@ -240,7 +240,7 @@ def _add(desk: Desk, file: str, text: str) -> None:
 
 
 def _failing(*_: object) -> str:
-    from t5x_harness.auxiliary.request import AuxiliaryError
+    from t5x_harness.auxiliary.jobs import AuxiliaryError
 
     raise AuxiliaryError("it is not to be started")
 
