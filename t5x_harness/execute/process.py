@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+import os
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.execution import Execution, open_execution
-from t5x_harness.execute.output import output_key, read_artifacts
+from t5x_harness.execute.output import checkpoints_in, json_lines, output_key, scalars_in
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import find_initial
@@ -28,8 +31,8 @@ def open_run(argument: Mapping[str, Any], progress: Progress) -> SimpleNamespace
     """
     run = open_execution(argument, progress)
     stages = {stage.value: functools.partial(run_stage, run, stage) for stage in Stage}
-    others: dict[str, Callable[..., Any]] = {"job": job, "programs": programs, "artifacts": read_artifacts}
-    return SimpleNamespace(**stages, **{name: functools.partial(each, run) for name, each in others.items()})
+    others = {each.__name__: functools.partial(each, run) for each in (job, programs, artifacts)}
+    return SimpleNamespace(**stages, **others)
 
 
 def run_stage(run: Execution, stage: Stage) -> dict[str, Any]:
@@ -120,6 +123,46 @@ def programs(run: Execution) -> dict[str, Any]:
     from t5x_harness.aot.programs import aot_run
 
     return aot_run(run.plan_or_stop()).to_json()
+
+
+def artifacts(run: Execution) -> dict[str, Any]:
+    """Returns the output of a run, as the fields of a RunResult that are read from its folder."""
+    model_dir = run.workspace / "model"
+    if run.output and run.output.is_in_bucket:
+        # It is copied, by links if the file system allows: a later run must not see it, and all runs share the buckets.
+        shutil.rmtree(model_dir, ignore_errors=True)
+        if run.output.local.is_dir():
+            shutil.copytree(run.output.local, model_dir, copy_function=_link)
+    elif run.output:
+        model_dir = run.output.local
+    metrics = scalars_in(model_dir) if model_dir.is_dir() else {}
+    predictions = []
+    for part in ("eval", "infer"):
+        folder = run.workspace / part
+        if folder.is_dir():
+            metrics |= scalars_in(folder, f"{part}/")
+            predictions += json_lines(folder)
+    if not predictions and model_dir.is_dir():
+        predictions = json_lines(model_dir)
+    trains = run.config is None or run.config.mode is Mode.TRAIN
+    checkpoints = checkpoints_in(model_dir) if trains else []  # others may restore existing ones, and write none
+    config = model_dir / "config.gin"
+    return {
+        "steps": run.trained.step if run.trained else 0,
+        "metrics": {tag: {str(step): value for step, value in steps.items()} for tag, steps in metrics.items()},
+        "checkpoints": [dataclasses.asdict(c) for c in checkpoints],
+        "predictions": predictions,
+        "operative_config": config.read_text(encoding="utf-8") if config.is_file() else "",
+        "model_dir": str(model_dir),
+        "runtime": str(run.runtime),
+    }
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # it is on another file system
+        shutil.copy2(source, target)
 
 
 class ProgramProcess:
