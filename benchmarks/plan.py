@@ -23,7 +23,7 @@ from typing import Any
 
 from reporting import report
 
-from t5x_harness.findings.examples import FILES
+from t5x_harness.findings.rule import FILES
 from t5x_harness.runs.local import LocalExecutor
 from t5x_harness.runs.pool import worker_for
 from t5x_harness.runs.run import Run

@@ -17,7 +17,7 @@ import pytest
 import t5x_in_use
 from local_run import LocalRun
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import FILES
 from t5x_harness.spec import RunResult, RunSettings, RunSpec, Stage
 from t5x_harness.system.closing import Closing
 from t5x_harness.workers import InProcess, RunDied, RunProcess, RunTimedOut, Zygote
@@ -43,7 +43,7 @@ def run_until(shared_processes: SharedProcesses, zygote: Zygote, tmp_path: Path)
     def run(
         stage: Stage,
         gin: str,
-        files: Mapping[str, str] = examples.FILES,
+        files: Mapping[str, str] = FILES,
         *,
         slice: str = "v3-8",
         own_process: bool = False,

@@ -1,10 +1,8 @@
-"""Mistakes, and rules: a rule is the way in which one stage finds a mistake.
+"""Rules, and the tiny configs of their examples: a rule is a mistake, and the function by which a stage finds it.
 
-A :class:`Mistake` is data: a code, an explanation and two examples, written once for all stages that find it.  A
-:class:`Rule` is built from a function by the ``finds`` of its room: the function looks at its stage's data and yields
-its findings.  A module's ``FOUND_BY_STAGE`` has the mistakes that a stage finds while it works, by name.  Nothing
-here, and nothing at the top of a module of rules, imports JAX, TensorFlow or T5X: mistakes are listed and explained
-without them.
+A :class:`Rule` decorates that function, which looks at its stage's data and yields its findings.  If several stages
+find one mistake, a variable named like its code decorates the function of each.  Nothing here, and nothing at the top
+of a module of rules, imports JAX, TensorFlow or T5X: mistakes are listed and explained without them.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import dataclasses
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from t5x_harness.spec import Edit, Finding, Location, Mode, Severity, Stage
 
@@ -44,30 +42,6 @@ class Example:
     at: str = ""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Mistake:
-    """One kind of mistake.
-
-    Attributes:
-      code: the stable id from the failure catalog.
-      title: the mistake in a few words.
-      why: the effect on the TPU, and the reason to obey the rule.
-      bad: a config with the mistake.
-      good: the same config without it.
-      severity: the severity of its findings, unless a finding has its own.
-      later: the cases that only a later stage can find, in words; empty if there are none.
-    """
-
-    code: str
-    title: str
-    _: dataclasses.KW_ONLY
-    why: str
-    bad: Example
-    good: Example
-    severity: Severity = Severity.ERROR
-    later: str = ""
-
-
 @dataclasses.dataclass(frozen=True)
 class Found:
     """A mistake that a rule found, before it becomes a finding.
@@ -92,42 +66,55 @@ class Found:
     edits: tuple[Edit, ...] = ()
 
 
-Subject = TypeVar("Subject")
-Check = Callable[[Subject], Iterator[Found]]
+Check = Callable[[Any], Iterator[Found]]
 PlaceOf = Callable[[Any], tuple[Location | None, str | None]]
 """Returns the place and the name of the object that a rule reports as at fault."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Rule(Generic[Subject]):
-    """The way in which a stage finds a mistake.
+class Rule:
+    """One kind of mistake, and the way in which a stage finds it.
 
     Attributes:
-      mistake: the mistake that is found.
-      stage: the stage that finds it.
-      check: yields the faults in the stage's data; None if the stage itself finds the mistake.
+      code: the stable id from the failure catalog.
+      title: the mistake in a few words.
+      why: the effect on the TPU, and the reason to obey the rule.
+      bad: a config with the mistake.
+      good: the same config without it.
+      severity: the severity of its findings, unless a finding has its own.
+      later: the cases that only a later stage can find, in words; empty if there are none.
       whole_program: whether lint applies it only after every statement has been read.
-      name: the name for tools that show rules by name, such as ``UnreadMacro``.
+      check: yields the faults in the stage's data; None if the stage itself finds the mistake.
+      name: the name for tools that show rules by name, such as ``UnreadMacro``; empty for a mistake that several
+        stages find.
+      stage: the stage that finds it, once :func:`rules_in` has collected it.
     """
 
-    mistake: Mistake
-    stage: Stage
-    check: Check[Subject] | None = None
+    code: str
+    title: str
+    _: dataclasses.KW_ONLY
+    why: str
+    bad: Example
+    good: Example
+    severity: Severity = Severity.ERROR
+    later: str = ""
     whole_program: bool = False
+    check: Check | None = None
     name: str = ""
+    stage: Stage = Stage.LINT
 
-    @property
-    def code(self) -> str:
-        """The mistake's code."""
-        return self.mistake.code
+    def __call__(self, check: Check) -> Rule:
+        """Decorates a function that finds the mistake; the rule of ``unread_macro`` is named ``UnreadMacro``."""
+        name = "".join(word[0].upper() + word[1:] for word in check.__name__.split("_"))
+        return dataclasses.replace(self, check=check, name=name)
 
-    def findings(self, subject: Subject, place: PlaceOf) -> Iterator[Finding]:
+    def findings(self, subject: Any, place: PlaceOf) -> Iterator[Finding]:
         """Yields the rule's findings in a subject."""
         for found in self.check(subject) if self.check is not None else ():
             location, name = place(found.at)
             yield Finding(
                 self.code,
-                found.severity or self.mistake.severity,
+                found.severity or self.severity,
                 self.stage,
                 found.message,
                 found.location or location,
@@ -137,13 +124,7 @@ class Rule(Generic[Subject]):
             )
 
 
-def rule_of(mistake: Mistake, stage: Stage, check: Check[Subject], *, whole_program: bool = False) -> Rule[Subject]:
-    """Turns a function into a rule; the rule of ``unread_macro`` is named ``UnreadMacro``."""
-    name = "".join(word[0].upper() + word[1:] for word in check.__name__.split("_"))
-    return Rule(mistake, stage, check, whole_program, name)
-
-
-def rules_in(package: str, path: Iterable[str], stage: Stage) -> tuple[Rule[Any], ...]:
+def rules_in(package: str, path: Iterable[str], stage: Stage) -> tuple[Rule, ...]:
     """Collects the rules that the modules of a package define, ordered by code, so that no list of them has to be kept.
 
     Args:
@@ -154,13 +135,130 @@ def rules_in(package: str, path: Iterable[str], stage: Stage) -> tuple[Rule[Any]
     Raises:
       TypeError: two rules find mistakes with the same code.
     """
-    found: dict[str, Rule[Any]] = {}
+    found: dict[str, Rule] = {}
     for module in pkgutil.iter_modules(path):
-        names = vars(importlib.import_module(f"{package}.{module.name}"))
-        by_stage: Mapping[str, Mistake] = names.get("FOUND_BY_STAGE", {})
-        made = [value for value in names.values() if isinstance(value, Rule)]
-        for rule in (*made, *(Rule[Any](mistake, stage, name=name) for name, mistake in by_stage.items())):
-            other = found.setdefault(rule.code, rule)
-            if other is not rule:
-                raise TypeError(f"two rules of {stage} find {rule.code}: {other.name} and {rule.name}")
-    return tuple(rule for _, rule in sorted(found.items()))
+        for rule in vars(importlib.import_module(f"{package}.{module.name}")).values():
+            if isinstance(rule, Rule) and rule.name:
+                other = found.setdefault(rule.code, rule)
+                if other is not rule:
+                    raise TypeError(f"two rules of {stage} find {rule.code}: {other.name} and {rule.name}")
+    return tuple(dataclasses.replace(rule, stage=stage) for _, rule in sorted(found.items()))
+
+
+TASK = """\
+import seqio
+import tensorflow as tf
+
+
+def examples(split, shuffle_files=False, seed=None):
+    return tf.data.Dataset.from_tensor_slices({'inputs': ['one two', 'three'], 'targets': ['1 2', '3']})
+
+
+def exact(targets, predictions):
+    return {'exact': float(targets == predictions)}
+
+
+FEATURE = seqio.Feature(seqio.ByteVocabulary())
+
+seqio.TaskRegistry.add(
+    'counting',
+    source=seqio.FunctionDataSource(examples, splits=('train', 'validation')),
+    preprocessors=[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos],
+    output_features={'inputs': FEATURE, 'targets': FEATURE},
+    metric_fns=[exact],
+)
+"""
+"""A module ``counting.py`` with a task of two examples."""
+
+FILES = {"counting.py": TASK}
+
+FOLDER = "/path/to"
+"""A placeholder for the folder of the example's files."""
+
+_HEAD = """\
+from __gin__ import dynamic_registration
+import __main__ as {mode}_script
+import seqio
+from t5x import partitioning
+from t5x import utils
+from t5x.examples.t5 import network
+include 't5x/examples/t5/t5_1_1/tiny.gin'
+include 't5x/configs/runs/{run}.gin'
+import counting
+MIXTURE_OR_TASK_NAME = 'counting'
+TASK_FEATURE_LENGTHS = {{'inputs': 32, 'targets': 32}}
+DROPOUT_RATE = 0.0
+VOCABULARY = @seqio.ByteVocabulary()
+network.T5Config.vocab_size = 384
+"""
+_TRAIN = (
+    _HEAD.format(mode="train", run="pretrain") + "TRAIN_STEPS = 10_000\nBATCH_SIZE = 128\nUSE_CACHED_TASKS = False\n"
+)
+_EVAL = _HEAD.format(mode="eval", run="eval")
+_INFER = _HEAD.format(mode="infer", run="infer")
+
+
+BASES = {
+    "The task module": TASK,
+    "The train config": _TRAIN,
+    "The eval config": _EVAL,
+    "The infer config": _INFER,
+}
+"""The files that examples start from, by their headings in the pages of rules, which print each once."""
+
+
+def run_head(run: str, *imports: str, model: str = "tiny") -> str:
+    """Returns the beginning of a config: imports, if any, a model's file and one of T5X's run configs."""
+    lines = ["from __gin__ import dynamic_registration", *imports] if imports else []
+    lines += [f"include 't5x/examples/t5/t5_1_1/{model}.gin'", f"include 't5x/configs/runs/{run}.gin'"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def task_files(before: str = "", after: str = "", /) -> dict[str, str]:
+    """Returns the task's module, with one piece of its text replaced.
+
+    Raises:
+      ValueError: the module does not contain the text.
+    """
+    if before not in TASK:
+        raise ValueError(f"the task's module has no {before!r}")
+    return {"counting.py": TASK.replace(before, after)}
+
+
+def trained(*lines: str) -> str:
+    """Returns a train config that ends with these lines."""
+    return _TRAIN + "".join(f"{line}\n" for line in lines)
+
+
+def restored_from(path: str) -> tuple[str, ...]:
+    """Returns the lines of a train config that starts from a checkpoint in the example's folder."""
+    return (
+        f"utils.RestoreCheckpointConfig.path = '{FOLDER}/{path}'",
+        "utils.RestoreCheckpointConfig.mode = 'specific'",
+        "utils.CheckpointConfig.restore = @utils.RestoreCheckpointConfig()",
+    )
+
+
+def training(*lines: str, **parts: Any) -> Example:
+    """Returns an example of a train config that ends with these lines; its files are the task's module by default."""
+    return Example(trained(*lines), **{"files": FILES, **parts})
+
+
+def evaluating(*lines: str, **parts: Any) -> Example:
+    """Returns an example of an eval config; see :func:`training`."""
+    return Example(evaluated(*lines), **{"files": FILES, **parts})
+
+
+def inferring(*lines: str, **parts: Any) -> Example:
+    """Returns an example of an infer config; see :func:`training`."""
+    return Example(inferred(*lines), **{"files": FILES, **parts})
+
+
+def evaluated(*lines: str) -> str:
+    """Returns an eval config that ends with these lines."""
+    return _EVAL + "".join(f"{line}\n" for line in lines)
+
+
+def inferred(*lines: str) -> str:
+    """Returns an infer config that ends with these lines."""
+    return _INFER + "".join(f"{line}\n" for line in lines)

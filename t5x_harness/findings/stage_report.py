@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from t5x_harness.findings.rule import PlaceOf, Rule, Subject
+from t5x_harness.findings.rule import PlaceOf, Rule
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.text import Table
 from t5x_harness.findings.work import judged
@@ -101,7 +101,7 @@ class StageReport:
             self.findings += [finding for finding in shown if finding not in self.findings]
             self.silenced += [finding for finding in silenced if finding not in self.silenced]
 
-    def apply(self, rules: Iterable[Rule[Subject]], subject: Subject, place: PlaceOf) -> None:
+    def apply(self, rules: Iterable[Rule], subject: Any, place: PlaceOf) -> None:
         """Adds the findings of each rule about a subject, as a part of the stage; see :meth:`attempt`."""
         for rule in rules:
             self.attempt(lambda rule: self.add(rule.findings(subject, place)), rule)

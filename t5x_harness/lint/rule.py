@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from t5x_harness.buckets.addresses import bucket_and_name
-from t5x_harness.findings.rule import Check, Mistake, Rule, rule_of
 from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.gin.values import Reference
 from t5x_harness.slices.slice import Slice
-from t5x_harness.spec import Location, Mode, Stage, StandInPolicy
+from t5x_harness.spec import Location, Mode, StandInPolicy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,21 +38,6 @@ class Context:
     def place(self, at: Binding | MacroBinding | Location | None) -> tuple[Location | None, str | None]:
         """Returns the location and the name of a statement; for a location, the location itself."""
         return (at.location, str(at)) if isinstance(at, (Binding, MacroBinding)) else (at, None)
-
-
-def finds(mistake: Mistake, *, whole_program: bool = False) -> Callable[[Check[Context]], Rule[Context]]:
-    """Turns a function into a lint rule.
-
-    Args:
-      mistake: the mistake that it finds.
-      whole_program: whether it is only meaningful after every statement has been read.
-
-    Raises:
-      TypeError: the mistake's bad example does not name the line at fault.
-    """
-    if not mistake.bad.at:
-        raise TypeError(f"the rule {mistake.code} does not say which line of its bad example is at fault")
-    return functools.partial(rule_of, mistake, Stage.LINT, whole_program=whole_program)
 
 
 def where(location: Location) -> str:

@@ -56,7 +56,6 @@ def lint_program(
       begins_run: whether further stages are to follow, so that the config has to bind something to run.
     """
     from t5x_harness.lint.rules import RULES
-    from t5x_harness.lint.rules.modes import GIN31
 
     fragment = why_fragment(program, run_if)
     context = Context(program, snapshot_of(program), get_slice(program.spec.slice) if on_slice else None)
@@ -80,7 +79,7 @@ def lint_program(
     lost = {None if p.named_by_user else p.location for p in program.problems if p.loses_statements}
     broke = {f.code for f in findings if f.severity is Severity.ERROR and f.location in lost}
     if begins_run and program.mode is None:
-        broke |= {GIN31.code}  # there would be nothing to do after lint
+        broke.add("GIN31")  # there would be nothing to do after lint
     ordered, silenced = split_silenced(own, spec.settings.ignore, spec.cwd, program.texts, kept=broke)
     result = StageResult(
         stage=Stage.LINT,

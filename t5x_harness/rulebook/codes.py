@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from t5x_harness.doctor import CHECKS, Check
 from t5x_harness.findings.rule import Rule
@@ -156,9 +156,9 @@ class CodeSummary:
     title: str
 
 
-def rules_by_code() -> dict[str, list[Rule[Any]]]:
+def rules_by_code() -> dict[str, list[Rule]]:
     """Returns the rules of each code, ordered by code and then by stage."""
-    found: dict[str, list[Rule[Any]]] = {}
+    found: dict[str, list[Rule]] = {}
     for rule in all_rules():
         found.setdefault(rule.code, []).append(rule)
     return dict(sorted(found.items()))
@@ -174,10 +174,7 @@ def every_code() -> dict[str, CodeSummary]:
     rules = rules_by_code().items()
     rows = (row for group in NOT_CAUGHT.values() for row in group.items())
     return {
-        **{
-            code: CodeSummary(", ".join(r.stage for r in of), of[0].mistake.severity, of[0].mistake.title)
-            for code, of in rules
-        },
+        **{code: CodeSummary(", ".join(r.stage for r in of), of[0].severity, of[0].title) for code, of in rules},
         **{code: CodeSummary("job", mistake.level, mistake.title) for code, mistake in job_codes().items()},
         **{code: CodeSummary(check.command, "", check.title) for code, check in checks_by_code().items()},
         **{code: CodeSummary("any", "error", title) for code, title in RUN_CODES.items()},

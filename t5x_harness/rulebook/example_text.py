@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Iterator
 from pathlib import Path
 
-from t5x_harness.findings.examples import BASES
-from t5x_harness.findings.rule import Example
+from t5x_harness.findings.rule import BASES, Example
 
 BASE_PAGE = "base.md"
 """The page with the files that examples start from."""

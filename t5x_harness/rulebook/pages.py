@@ -63,7 +63,7 @@ def explained(code: str) -> str:
     return f"# {code}: {title}\n\nNothing finds it in a config before it runs: {reason}.\n"
 
 
-def page(code: str, rules: Sequence[Rule[Any]], *, whole: bool = True) -> str:
+def page(code: str, rules: Sequence[Rule], *, whole: bool = True) -> str:
     """Returns the page of one code as Markdown.
 
     Args:
@@ -72,12 +72,11 @@ def page(code: str, rules: Sequence[Rule[Any]], *, whole: bool = True) -> str:
       whole: whether the page has to be complete by itself.
     """
     first, *later = rules
-    mistake = first.mistake
-    found = f"Found by {first.stage}. {_SEVERITIES[mistake.severity].capitalize()}."
-    lines = [f"# {code}: {mistake.title}", "", found, "", *paragraph(mistake.why), ""]
-    lines += example(mistake.bad, mistake.good, whole=whole)
+    found = f"Found by {first.stage}. {_SEVERITIES[first.severity].capitalize()}."
+    lines = [f"# {code}: {first.title}", "", found, "", *paragraph(first.why), ""]
+    lines += example(first.bad, first.good, whole=whole)
     for rule in later:
-        known = f"Found by {rule.stage}, too, once every value is known. {mistake.later}".strip()
+        known = f"Found by {rule.stage}, too, once every value is known. {rule.later}".strip()
         lines += [f"## At {rule.stage}", "", *paragraph(known), ""]
     link = f"To [silence](README.md#how-to-silence-it) it for a line: `# t5x-harness: ignore[{code}]`."
     lines += _how_to_silence(code) if whole else [link, ""]
@@ -126,7 +125,7 @@ def pages() -> dict[str, str]:
     }
 
 
-def index(found: Mapping[str, Sequence[Rule[Any]]]) -> str:
+def index(found: Mapping[str, Sequence[Rule]]) -> str:
     """Returns the index of all codes as Markdown."""
     lines = [
         "# Rules",
@@ -142,7 +141,7 @@ def index(found: Mapping[str, Sequence[Rule[Any]]]) -> str:
     ]
     for code, rules in found.items():
         stages = ", ".join(rule.stage for rule in rules)
-        lines.append(f"| [{code}]({code}.md) | {stages} | {rules[0].mistake.severity} | {rules[0].mistake.title} |")
+        lines.append(f"| [{code}]({code}.md) | {stages} | {rules[0].severity} | {rules[0].title} |")
     lines += ["", "These are about a job on Vertex AI, its spec and the code that sends and follows it:", ""]
     lines += ["| code | found by | severity | mistake |", "|---|---|---|---|"]
     for code, mistake in job_codes().items():
@@ -223,15 +222,15 @@ def rule_descriptors(codes: Iterable[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _descriptor(code: str, rules: Sequence[Rule[Any]]) -> dict[str, Any]:
+def _descriptor(code: str, rules: Sequence[Rule]) -> dict[str, Any]:
     """Returns the text of the code's page. There is no ``helpUri``, as the pages have no public address."""
-    mistake, text = rules[0].mistake, page(code, rules)
+    rule, text = rules[0], page(code, rules)
     return {
         "id": code,
-        "name": rules[0].name,
-        "shortDescription": {"text": mistake.title},
-        "fullDescription": {"text": mistake.why},
+        "name": rule.name,
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": rule.why},
         "help": {"text": text, "markdown": text},
-        "defaultConfiguration": {"level": mistake.severity.value},
+        "defaultConfiguration": {"level": rule.severity.value},
         "properties": {"stages": [rule.stage.value for rule in rules]},
     }

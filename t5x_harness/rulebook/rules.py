@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import t5x_harness.aot.rules
 import t5x_harness.lint.rules
 import t5x_harness.plan.rules
@@ -12,7 +10,7 @@ from t5x_harness.findings.rule import Rule
 from t5x_harness.spec import Stage
 
 
-def all_rules(*stages: Stage) -> tuple[Rule[Any], ...]:
+def all_rules(*stages: Stage) -> tuple[Rule, ...]:
     """Returns every rule of these stages, or of all stages, in the order of stages and codes."""
     rooms = (t5x_harness.lint, t5x_harness.resolve, t5x_harness.plan, t5x_harness.aot)
     return tuple(rule for room in rooms for rule in room.rules.RULES if not stages or rule.stage in stages)

@@ -15,7 +15,7 @@ from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.rules.programs import AOT01
 from t5x_harness.aot.search import FitGrid, Fits, FitSearch, smallest
 from t5x_harness.aot.variants import advise
-from t5x_harness.findings.examples import FILES, training
+from t5x_harness.findings.rule import FILES, training
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage, StageResult
 from t5x_harness.variables import CACHE_VARIABLE

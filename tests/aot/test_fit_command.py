@@ -15,7 +15,7 @@ from interrupts import processes_with
 
 from t5x_harness.aot import libtpu
 from t5x_harness.commands.main import main
-from t5x_harness.findings.examples import training
+from t5x_harness.findings.rule import training
 
 CONFIG = "from __gin__ import dynamic_registration\n"
 

@@ -9,7 +9,7 @@ import shlex
 import pytest
 from page_blocks import blocks, parsed
 
-from t5x_harness.findings.examples import FILES, trained
+from t5x_harness.findings.rule import FILES, trained
 from t5x_harness.rulebook.codes import every_code
 from t5x_harness.settings.command_line import with_values
 from t5x_harness.spec import AotMode

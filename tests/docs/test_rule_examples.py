@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from t5x_harness.commands.main import main
-from t5x_harness.findings.examples import FOLDER
-from t5x_harness.findings.rule import Example, Rule
+from t5x_harness.findings.rule import FOLDER, Example, Rule
 from t5x_harness.rulebook.pages import pages
 from t5x_harness.rulebook.rules import all_rules
 from t5x_harness.spec import DEFAULT_SLICE, Stage
 
 _OF_LINT = all_rules(Stage.LINT)
-_LATER = tuple(rule for rule in all_rules(Stage.RESOLVE, Stage.PLAN, Stage.AOT) if not rule.mistake.bad.golden)
+_LATER = tuple(rule for rule in all_rules(Stage.RESOLVE, Stage.PLAN, Stage.AOT) if not rule.bad.golden)
 _OPEN = {"GIN03", "GIN27"}
 """The codes of values that a short example leaves open, as its page says."""
 
@@ -45,13 +44,13 @@ def _found(example: Example, folder: Path, capsys: pytest.CaptureFixture[str], *
 
 @pytest.mark.parametrize("rule", _OF_LINT, ids=lambda rule: rule.code)
 def test_the_example_of_a_page_gives_its_code_at_its_line(
-    rule: Rule[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rule: Rule, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = pages()[f"{rule.code}.md"]
     more = ("--slice=v3-8",) if "`--slice`" in page else ()
-    found = _in(tmp_path / "bad", rule.mistake.bad, capsys, *more)
-    assert any(f["code"] == rule.code and f["text"].startswith(rule.mistake.bad.at) for f in found), found
-    fixed = _in(tmp_path / "good", rule.mistake.good, capsys, *more)
+    found = _in(tmp_path / "bad", rule.bad, capsys, *more)
+    assert any(f["code"] == rule.code and f["text"].startswith(rule.bad.at) for f in found), found
+    fixed = _in(tmp_path / "good", rule.good, capsys, *more)
     assert rule.code not in {f["code"] for f in fixed}
     errors = {f["code"] for f in fixed if f["severity"] == "error"}
     assert errors <= (_OPEN if "The example is short: lint also names" in page else set()), fixed
@@ -66,9 +65,9 @@ def _in(folder: Path, example: Example, capsys: pytest.CaptureFixture[str], *mor
 
 @pytest.mark.parametrize("rule", _LATER, ids=lambda rule: f"{rule.stage}-{rule.code}")
 def test_lint_does_not_stop_before_the_stage_that_a_page_names(
-    rule: Rule[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rule: Rule, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bad = _in(tmp_path / "bad", rule.mistake.bad, capsys)
+    bad = _in(tmp_path / "bad", rule.bad, capsys)
     assert {f["code"] for f in bad if f["severity"] == "error"} <= {rule.code}, bad
-    good = _in(tmp_path / "good", rule.mistake.good, capsys)
+    good = _in(tmp_path / "good", rule.good, capsys)
     assert [f for f in good if f["severity"] == "error"] == []

@@ -35,15 +35,15 @@ def test_the_pages_are_what_the_rules_say() -> None:
 
 
 def test_every_mistake_explains_itself() -> None:
-    for mistake in {rule.mistake for rule in all_rules()}:
-        assert re.fullmatch(r"[A-Z]{3}\d\d", mistake.code)
-        assert mistake.title
-        assert not mistake.title.endswith("."), mistake.code
-        assert mistake.why.endswith((".", "`")), mistake.code
+    for rule in all_rules():
+        assert re.fullmatch(r"[A-Z]{3}\d\d", rule.code)
+        assert rule.title
+        assert not rule.title.endswith("."), rule.code
+        assert rule.why.endswith((".", "`")), rule.code
 
 
 def test_a_code_has_one_mistake() -> None:
-    codes = [mistake.code for mistake in {rule.mistake for rule in all_rules()}]
+    codes = [code for code, *_ in {(rule.code, rule.title, rule.why) for rule in all_rules()}]
     assert sorted(codes) == list(all_codes())
 
 
@@ -74,7 +74,7 @@ def test_a_page_and_the_common_files_show_all_of_an_example(code: str, capsys: p
     short, common = ((PAGES / name).read_text() for name in (f"{code}.md", "base.md"))
     assert main(["explain", code]) == 0
     explained = capsys.readouterr().out
-    for example, mark in ((rule.mistake.bad, "-"), (rule.mistake.good, "+")):
+    for example, mark in ((rule.bad, "-"), (rule.good, "+")):
         wanted = [line for text in (example.gin, *example.files.values()) for line in text.splitlines()]
         for page in (explained, f"{short}\n{common}"):
             shown = page.splitlines()

@@ -16,7 +16,7 @@ from local_run import LocalRun
 t5x_in_use.use()
 
 from t5x_harness.execute.execution import Execution  # noqa: E402
-from t5x_harness.findings import examples  # noqa: E402
+from t5x_harness.findings.rule import FILES, evaluated, inferred, trained  # noqa: E402
 from t5x_harness.spec import Finding, Mode, Outcome, RunSettings, RunSpec, Severity, Stage, StageResult  # noqa: E402
 from t5x_harness.workers import Zygote  # noqa: E402
 
@@ -276,11 +276,11 @@ CASES = [
     (Mode.INFER, "CHECKPOINT_PATH = 1", "CHECKPOINT_PATH = 1"),
 ]
 _SPLIT = "utils.DatasetConfig.split = 'validation'"
-CONFIGS = {Mode.TRAIN: examples.trained(), Mode.EVAL: examples.evaluated(_SPLIT), Mode.INFER: examples.inferred(_SPLIT)}
+CONFIGS = {Mode.TRAIN: trained(), Mode.EVAL: evaluated(_SPLIT), Mode.INFER: inferred(_SPLIT)}
 
 
 def errors_of(zygote: Zygote, folder: Path, gin: str) -> list[Finding]:
-    for name, text in {**examples.FILES, "run.gin": gin}.items():
+    for name, text in {**FILES, "run.gin": gin}.items():
         (folder / name).write_text(text, encoding="utf-8")
     spec = RunSpec(("run.gin",), runtime=t5x_in_use.name, python_path=(str(folder),), cwd=str(folder))
     with LocalRun(spec, zygote=zygote, workspace=folder / "run", timeout=120) as backend:

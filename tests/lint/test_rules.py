@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 from linting import T5X, Folder
 
-from t5x_harness.findings.examples import FOLDER
-from t5x_harness.findings.rule import Example, Mistake, Rule, rules_in
+from t5x_harness.findings.rule import FOLDER, Example, Rule, rules_in
 from t5x_harness.gin.program import BINDINGS
 from t5x_harness.lint import FileKind, classify, lint
-from t5x_harness.lint.rule import Context, finds
 from t5x_harness.lint.rules import RULES
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Finding, Location, RunSpec, Severity, Stage
@@ -41,15 +39,16 @@ def _line(folder: Folder, example: Example, location: Location) -> str:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_a_rule_points_to_the_line_at_fault_in_its_bad_example(folder: Folder, rule: Rule[Context]) -> None:
-    found = [f for f in _findings(folder, rule.mistake.bad) if f.code == rule.code]
-    lines = [_line(folder, rule.mistake.bad, f.location) for f in found if f.location is not None]
-    assert any(line.startswith(rule.mistake.bad.at) for line in lines), found
+def test_a_rule_points_to_the_line_at_fault_in_its_bad_example(folder: Folder, rule: Rule) -> None:
+    assert rule.bad.at
+    found = [f for f in _findings(folder, rule.bad) if f.code == rule.code]
+    lines = [_line(folder, rule.bad, f.location) for f in found if f.location is not None]
+    assert any(line.startswith(rule.bad.at) for line in lines), found
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
-def test_a_rule_leaves_its_good_example_alone(folder: Folder, rule: Rule[Context]) -> None:
-    assert rule.code not in {f.code for f in _findings(folder, rule.mistake.good)}
+def test_a_rule_leaves_its_good_example_alone(folder: Folder, rule: Rule) -> None:
+    assert rule.code not in {f.code for f in _findings(folder, rule.good)}
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -74,20 +73,19 @@ def _package(folder: Path, monkeypatch: pytest.MonkeyPatch, **modules: str) -> s
 
 
 _MISTAKE = """\
-from t5x_harness.findings.rule import Example, Found, Mistake
-from t5x_harness.lint.rule import finds
+from t5x_harness.findings.rule import Example, Found, Rule
 
-GIN99 = Mistake("GIN99", "x", why="x", bad=Example("", at="x"), good=Example(""))
+GIN99 = Rule("GIN99", "x", why="x", bad=Example(""), good=Example(""))
 """
 _FINDER = """
-@finds(GIN99)
+@GIN99
 def finder(context):
     yield Found("x", None, "x")
 """
 
 
 def test_a_module_of_a_package_of_rules_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = _package(tmp_path, monkeypatch, one=_FINDER, two="FOUND_BY_STAGE = {}")
+    package = _package(tmp_path, monkeypatch, one=_FINDER, two="NUMBER = 1")
     (rule,) = rules_in(package, [str(tmp_path / package)], Stage.LINT)
     assert (rule.code, rule.stage, rule.name) == ("GIN99", Stage.LINT, "Finder")
     with contextlib.closing(rule.findings(None, lambda _: (None, "name"))) as found:
@@ -95,12 +93,6 @@ def test_a_module_of_a_package_of_rules_is_found(tmp_path: Path, monkeypatch: py
 
 
 def test_a_second_rule_with_the_same_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = _package(tmp_path, monkeypatch, one=_FINDER, two='FOUND_BY_STAGE = {"Copy": GIN99}')
+    package = _package(tmp_path, monkeypatch, one=_FINDER, two=_FINDER.replace("finder", "copy"))
     with pytest.raises(TypeError, match="two rules of lint find GIN99: Finder and Copy"):
         rules_in(package, [str(tmp_path / package)], Stage.LINT)
-
-
-def test_a_rule_that_does_not_point_to_a_line_is_refused() -> None:
-    vague = Mistake("GIN98", "x", why="x", bad=Example(""), good=Example(""))
-    with pytest.raises(TypeError, match=r"the rule GIN98 does not say which line of its bad example is at fault"):
-        finds(vague)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import t5x_in_use
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import FILES, trained
 from t5x_harness.spec import Finding, RunResult, Stage, StageResult
 
 t5x_in_use.use()
@@ -24,8 +24,8 @@ def plan(run_until: Callable[..., RunResult]) -> Callable[..., StageResult]:
     def run(
         *lines: str, gin: str | None = None, modules: Mapping[str, str] | None = None, **options: Any
     ) -> StageResult:
-        files = {**examples.FILES, **{f"{name}.py": text for name, text in (modules or {}).items()}}
-        return run_until(Stage.PLAN, gin or examples.trained(*lines), files, **options).stages[-1]
+        files = {**FILES, **{f"{name}.py": text for name, text in (modules or {}).items()}}
+        return run_until(Stage.PLAN, gin or trained(*lines), files, **options).stages[-1]
 
     return run
 

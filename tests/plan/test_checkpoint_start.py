@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import evaluated, inferred
 from t5x_harness.spec import Finding, Outcome, StageResult
 
 Plan = Callable[..., StageResult]
@@ -47,7 +47,7 @@ def test_of_several_restore_configs_the_one_that_the_run_has_counts(find: Find, 
 
 def test_orbax_takes_no_list_of_checkpoints(find: Find) -> None:
     """With any list, T5X raises a TypeError; without orbax, it evaluates one checkpoint after the other."""
-    gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", "CHECKPOINT_PATH = ['gs://b/checkpoint_1']")
+    gin = evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", "CHECKPOINT_PATH = ['gs://b/checkpoint_1']")
     finding = find("CKP19", gin=gin)
     assert finding.message == "evaluation with orbax restores one path, and the path is a list of 1"
     assert (
@@ -59,7 +59,7 @@ def test_each_checkpoint_of_a_list_is_looked_for(plan: Plan, tmp_path: Path) -> 
     for step in (20, 100):
         (tmp_path / f"run/checkpoint_{step}/checkpoint").mkdir(parents=True)
     paths = [f"{tmp_path}/run/checkpoint_{step}" for step in (20, 100, 200)]
-    gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = {paths}")
+    gin = evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = {paths}")
     result = plan(gin=f"{gin}eval_script.evaluate.use_orbax = False\n")
     (finding,) = result.errors
     message = f"there is no {tmp_path}/run/checkpoint_200; beside it are checkpoint_20, checkpoint_100"
@@ -80,7 +80,7 @@ def test_the_latest_of_a_folder(plan: Plan, tmp_path: Path) -> None:
 def test_all_of_a_folder_are_evaluated(plan: Plan, tmp_path: Path) -> None:
     for step in (20, 100, 200):
         (tmp_path / f"run/checkpoint_{step}").mkdir(parents=True)
-    gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{tmp_path}/run'")
+    gin = evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{tmp_path}/run'")
     result = plan(gin=f"{gin}utils.RestoreCheckpointConfig.mode = 'all'\n")
     assert start(result).endswith(f"checkpoint_200: it is the latest in {tmp_path}/run, and 2 more after it")
 
@@ -139,7 +139,7 @@ def test_a_name_without_a_step_is_not_a_checkpoint(find: Find, tmp_path: Path) -
 
 def test_inference_takes_its_path_as_it_is(find: Find, tmp_path: Path) -> None:
     (tmp_path / "run/checkpoint_20").mkdir(parents=True)
-    gin = examples.inferred(SPLIT, "INFER_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{tmp_path}/run'")
+    gin = inferred(SPLIT, "INFER_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{tmp_path}/run'")
     finding = find("CKP05", gin=f"{gin}utils.RestoreCheckpointConfig.mode = 'latest'\n")
     assert finding.fix == f"use {tmp_path}/run/checkpoint_20"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import trained
 from t5x_harness.plan.description import checkpoint_bytes, steps_written
 from t5x_harness.spec import RunResult, Stage, StageResult
 
@@ -49,7 +49,7 @@ def facts(result: StageResult) -> dict[str, str]:
 
 @pytest.mark.journey
 def test_a_run_writes_what_was_planned(run_until: Callable[..., RunResult]) -> None:
-    gin = examples.trained(
+    gin = trained(
         "TRAIN_STEPS = 5",
         "BATCH_SIZE = 8",
         "train_script.train.eval_period = 2",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import evaluated, inferred, task_files
 from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.spec import Finding, Outcome, Severity, StageResult
 
@@ -73,7 +73,7 @@ def test_batches_on_a_pod_with_microbatches(plan: Plan) -> None:
 
 
 def test_passes_over_the_data(plan: Plan) -> None:
-    known = examples.files(
+    known = task_files(
         "splits=('train', 'validation')",
         "splits=('train', 'validation'), num_input_examples={'train': 4000, 'validation': 40}",
     )
@@ -85,7 +85,7 @@ def test_passes_over_the_data(plan: Plan) -> None:
 
 
 def test_what_is_not_known_is_not_said(plan: Plan) -> None:
-    many = examples.files(
+    many = task_files(
         "'inputs': ['one two', 'three'], 'targets': ['1 2', '3']", "'inputs': ['1'] * 65, 'targets': ['1'] * 65"
     )
     result = plan(modules={"counting": many["counting.py"]})
@@ -102,7 +102,7 @@ def test_a_split_that_was_read_whole_is_counted(plan: Plan) -> None:
 
 
 def test_evaluation_of_predictions(plan: Plan) -> None:
-    known = examples.files(
+    known = task_files(
         "splits=('train', 'validation')", "splits=('train', 'validation'), num_input_examples={'validation': 40}"
     )
     lines = (
@@ -114,7 +114,7 @@ def test_evaluation_of_predictions(plan: Plan) -> None:
         ((), "40 examples of {} in 3 batches"),
         (("seqio.Evaluator.num_examples = 8",), "8 examples of {} in 1 batch"),
     ):
-        planned = plan(gin=examples.evaluated(*lines, *limit), modules={"counting": known["counting.py"]})
+        planned = plan(gin=evaluated(*lines, *limit), modules={"counting": known["counting.py"]})
         assert facts(planned)["dataset reads"] == reads.format("counting validation")
 
 
@@ -191,9 +191,9 @@ def test_the_state_by_parts(plan: Plan) -> None:
 
 def test_a_restore_that_casts_halves_the_parameters(plan: Plan) -> None:
     lines = ("utils.DatasetConfig.split = 'validation'", "CHECKPOINT_PATH = 'gs://b/m/checkpoint_1000'")
-    said = facts(plan(gin=examples.inferred(*lines)))
+    said = facts(plan(gin=inferred(*lines)))
     assert any(name.startswith("arrays") and name.endswith("bfloat16") for name in said)
-    whole = facts(plan(gin=examples.inferred(*lines, "utils.RestoreCheckpointConfig.dtype = 'float32'")))
+    whole = facts(plan(gin=inferred(*lines, "utils.RestoreCheckpointConfig.dtype = 'float32'")))
     sizes = [facts_["parameters on each device"].split()[1] for facts_ in (said, whole)]
     assert float(sizes[1]) == pytest.approx(2 * float(sizes[0]), rel=0.01)
 
@@ -282,11 +282,11 @@ def test_more_decode_steps_than_positions(plan: Plan, find: Find) -> None:
         "models.EncoderDecoderModel.decode_fn = @decoding.temperature_sample",
     )
     steps = "decoding.temperature_sample.max_decode_steps ="
-    found = find("INF07", gin=examples.inferred(*lines, f"{steps} 33"))
+    found = find("INF07", gin=inferred(*lines, f"{steps} 33"))
     assert found.message == "max_decode_steps is 33, and predictions for dataset have 32 positions"
-    assert plan(gin=examples.inferred(*lines, f"{steps} 32")).outcome is Outcome.PASSED
+    assert plan(gin=inferred(*lines, f"{steps} 32")).outcome is Outcome.PASSED
     scored = "infer_script.infer.mode = 'score'", "decoding.temperature_sample.topp = 0.5"
-    scoring = plan(gin=examples.inferred(*lines, *scored))
+    scoring = plan(gin=inferred(*lines, *scored))
     assert "INF07" not in {f.code for f in scoring.findings}, "nothing is decoded"
 
 

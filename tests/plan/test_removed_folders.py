@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import evaluated, trained
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.spec import Finding, RunResult, Severity, Stage, StageResult
 
@@ -42,7 +42,7 @@ def removed(result: StageResult) -> Finding:
 def test_what_earlier_jobs_left_in_model_dir(plan: Plan) -> None:
     unfinished = ("run/checkpoint_5.orbax-checkpoint-tmp-1/state/d", "run/checkpoint_6/state/d")  # these should go
     left = ("run/train/events", "run/training_eval/events", "run/inference_eval/x", "run/zz/x", "run/config.gin")
-    found = removed(plan(examples.trained(f"MODEL_DIR = '{FOLDER}'"), *unfinished, *left))
+    found = removed(plan(trained(f"MODEL_DIR = '{FOLDER}'"), *unfinished, *left))
     assert found.message == (
         "gs://my-bucket/run holds inference_eval, train, training_eval and 1 more, without commit_success.txt: T5X has "
         "orbax remove such folders at gs:// as unfinished checkpoints, before it saves"
@@ -51,7 +51,7 @@ def test_what_earlier_jobs_left_in_model_dir(plan: Plan) -> None:
 
 
 def test_a_checkpoint_in_the_older_layout_that_is_evaluated(plan: Plan) -> None:
-    gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{FOLDER}/checkpoint_6'")
+    gin = evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{FOLDER}/checkpoint_6'")
     older = ("run/checkpoint_6/checkpoint", "run/checkpoint_6/target.token_embedder.embedding/.zarray")
     found = removed(plan(gin, *older))
     assert found.message == (
@@ -63,7 +63,7 @@ def test_a_checkpoint_in_the_older_layout_that_is_evaluated(plan: Plan) -> None:
 
 @pytest.mark.parametrize("mode", ["latest", "all"])
 def test_a_checkpoint_that_is_removed_before_it_is_evaluated(plan: Plan, mode: str) -> None:
-    gin = examples.evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{FOLDER}'")
+    gin = evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", f"CHECKPOINT_PATH = '{FOLDER}'")
     found = removed(plan(f"{gin}utils.RestoreCheckpointConfig.mode = '{mode}'\n", "run/checkpoint_6/checkpoint"))
     assert found.severity is Severity.ERROR
     assert found.message.endswith("while it restores checkpoint_6, which is one of them")
@@ -71,9 +71,7 @@ def test_a_checkpoint_that_is_removed_before_it_is_evaluated(plan: Plan, mode: s
 
 
 def test_without_orbax_nothing_is_removed_and_gcloud_is_needed(plan: Plan) -> None:
-    result = plan(
-        examples.trained(f"MODEL_DIR = '{FOLDER}'", "train_script.train.use_orbax = False"), "run/train/events"
-    )
+    result = plan(trained(f"MODEL_DIR = '{FOLDER}'", "train_script.train.use_orbax = False"), "run/train/events")
     assert "CKP22" not in {f.code for f in result.findings}
     assert (
         "whether the job has the command gcloud: with use_orbax = False, T5X calls `gcloud storage mv` for each "

@@ -111,11 +111,10 @@ def test_codes_are_described_as_on_their_pages(lint: Lint) -> None:
     rules = rules_by_code()
     described = {rule["id"]: rule for rule in rule_descriptors([*rules, *RUN_CODES])}
     for code, (rule, *_) in rules.items():
-        mistake = rule.mistake
-        assert described[code]["shortDescription"]["text"] == mistake.title
-        assert described[code]["fullDescription"]["text"] == mistake.why
+        assert described[code]["shortDescription"]["text"] == rule.title
+        assert described[code]["fullDescription"]["text"] == rule.why
         assert described[code]["help"]["markdown"] == page(code, rules[code])
-        assert described[code]["defaultConfiguration"]["level"] == mistake.severity
+        assert described[code]["defaultConfiguration"]["level"] == rule.severity
     assert described["RUN01"]["shortDescription"]["text"] == RUN_CODES["RUN01"]
 
 

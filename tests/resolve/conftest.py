@@ -9,7 +9,7 @@ import pytest
 import t5x_in_use
 from tasks_in_text import of
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import trained
 from t5x_harness.spec import Finding, RunResult, Stage, StageResult
 
 t5x_in_use.use()
@@ -30,6 +30,6 @@ def find(resolve: Callable[..., StageResult]) -> Callable[..., Finding]:
     """Returns a function that resolves a config, or a train config with extra lines, to a code's only finding."""
 
     def found(code: str, files: Mapping[str, str], *lines: str, gin: str | None = None, **options: Any) -> Finding:
-        return of(resolve(gin or examples.trained(*lines), files, **options), code)
+        return of(resolve(gin or trained(*lines), files, **options), code)
 
     return found

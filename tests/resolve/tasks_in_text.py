@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import TASK
 from t5x_harness.spec import Finding, StageResult
 
 __all__ = ["GENERATOR", "INFER_EVAL", "READ", "SOURCE", "STEPS", "Find", "Resolve", "module", "of", "raised"]
@@ -37,7 +37,7 @@ infer_eval/utils.DatasetConfig:
 
 def module(*replaced: tuple[str, str], before: str = "", after: str = "") -> dict[str, str]:
     """Returns the module ``counting.py`` of the rules' examples, with parts of its text replaced and text around it."""
-    text = examples.TASK
+    text = TASK
     for old, new in replaced:
         assert old in text, old
         text = text.replace(old, new)

@@ -7,7 +7,7 @@ import functools
 import pytest
 from tasks_in_text import GENERATOR, READ, SOURCE, Find, Resolve, module
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import evaluated, inferred, trained
 from t5x_harness.spec import Outcome, Severity
 
 ROUND = """
@@ -32,7 +32,7 @@ def resolve(resolve: Resolve) -> Resolve:
 def test_a_generator_that_goes_round_is_seen_to_be_endless(find: Find) -> None:
     """An endless generator suits training, but not an evaluator that reads its split to the end."""
     files = module((READ, GENERATOR.format(function="again")), before=FEWER + ROUND)
-    error = find("SEQ25", files, gin=examples.evaluated(VALIDATION))
+    error = find("SEQ25", files, gin=evaluated(VALIDATION))
     assert error.severity is Severity.ERROR
     assert error.message == (
         "split 'validation' of task counting gives the same 2 examples again and again, 500 times and no end, and "
@@ -43,19 +43,19 @@ def test_a_generator_that_goes_round_is_seen_to_be_endless(find: Find) -> None:
 
 def test_a_limit_for_the_evaluator_is_an_end(resolve: Resolve) -> None:
     files = module((READ, GENERATOR.format(function="again")), before=FEWER + ROUND)
-    result = resolve(examples.evaluated(VALIDATION, "seqio.Evaluator.num_examples = 8"), files)
+    result = resolve(evaluated(VALIDATION, "seqio.Evaluator.num_examples = 8"), files)
     assert result.outcome is Outcome.PASSED
     assert "SEQ25" not in {f.code for f in result.findings}
 
 
 def test_endless_training_data_is_fine(resolve: Resolve) -> None:
-    result = resolve(examples.trained(), module((READ, f"{READ}.repeat()")))
+    result = resolve(trained(), module((READ, f"{READ}.repeat()")))
     assert result.outcome is Outcome.PASSED
     assert {f.code for f in result.findings} == set()
 
 
 def test_inference_from_endless_data_never_ends(find: Find) -> None:
-    error = find("SEQ25", module((READ, f"{READ}.repeat()")), gin=examples.inferred(VALIDATION))
+    error = find("SEQ25", module((READ, f"{READ}.repeat()")), gin=inferred(VALIDATION))
     assert error.message == "split 'validation' of task counting has no end, and inference reads all of it"
     assert error.fix == "let the source end in split 'validation'"
 
@@ -63,7 +63,7 @@ def test_inference_from_endless_data_never_ends(find: Find) -> None:
 def test_a_long_generator_may_end_or_not(resolve: Resolve) -> None:
     steps = "for i in range(2_000):\n        yield {'inputs': f'{i}', 'targets': '1'}"
     long = f"{FEWER}def again():\n    {steps}\n\n\n"
-    result = resolve(examples.evaluated(VALIDATION), module((READ, GENERATOR.format(function="again")), before=long))
+    result = resolve(evaluated(VALIDATION), module((READ, GENERATOR.format(function="again")), before=long))
     assert result.outcome is Outcome.PASSED
     assert "whether counting validation ends: 1,000 examples of its source came" in result.not_checked
 
@@ -76,7 +76,7 @@ def test_a_generator_beyond_its_own_count_is_warned_of(find: Find) -> None:
         ("'validation'))", "'validation'), num_input_examples={'validation': 100})"),
         before=long,
     )
-    warning = find("SEQ25", files, gin=examples.evaluated(VALIDATION))
+    warning = find("SEQ25", files, gin=evaluated(VALIDATION))
     assert warning.severity is Severity.WARNING
     assert "goes on beyond its num_input_examples, 100: 1,000 came and no end" in warning.message
 
@@ -84,7 +84,7 @@ def test_a_generator_beyond_its_own_count_is_warned_of(find: Find) -> None:
 def test_a_filter_that_drops_an_endless_source_comes_to_an_end(resolve: Resolve) -> None:
     steps = "[lambda dataset: dataset.filter(lambda example: False), seqio.preprocessors.tokenize"
     files = module((READ, f"{READ}.repeat()"), ("[seqio.preprocessors.tokenize", steps))
-    error = next(f for f in resolve(examples.trained(), files).findings if f.code == "SEQ36")
+    error = next(f for f in resolve(trained(), files).findings if f.code == "SEQ36")
     assert error.message == "task counting has no example in split 'train' among the first 10,000 of its source"
 
 
@@ -101,7 +101,7 @@ def again():
 
 
 """
-    result = resolve(examples.trained(), module((READ, GENERATOR.format(function="again")), before=slow))
+    result = resolve(trained(), module((READ, GENERATOR.format(function="again")), before=slow))
     assert result.outcome is Outcome.PASSED
     # Reading the first split may include the time that TensorFlow needs to start.
     assert "more examples of counting validation: 1 came within 4 s" in result.not_checked
@@ -110,7 +110,7 @@ def again():
 
 def test_a_source_that_gives_nothing_proves_nothing(resolve: Resolve) -> None:
     slow = f"{HURRIED}import threading\n\n\ndef again():\n    threading.Event().wait()\n    yield\n\n\n"
-    result = resolve(examples.trained(), module((READ, GENERATOR.format(function="again")), before=slow))
+    result = resolve(trained(), module((READ, GENERATOR.format(function="again")), before=slow))
     assert [f.code for f in result.errors] == ["RUN02"]
     assert "more examples of counting train: none came within 4 s" in result.not_checked
 
@@ -135,7 +135,7 @@ def again():
 
 
 """
-    result = resolve(examples.trained(), module((READ, GENERATOR.format(function="again")), before=busy))
+    result = resolve(trained(), module((READ, GENERATOR.format(function="again")), before=busy))
     assert result.outcome is Outcome.PASSED
     assert result.exercised == 6
 
@@ -143,6 +143,6 @@ def again():
 @pytest.mark.parametrize("path", ["gs://nobodys-bucket/data-*.txt", "/gcs/nobodys-bucket/data-*.txt"])
 def test_data_in_a_bucket_is_said_to_be_out_of_reach(resolve: Resolve, path: str) -> None:
     files = module((SOURCE, f"seqio.TextLineDataSource({{'train': '{path}', 'validation': '{path}'}})"))
-    result = resolve(examples.trained(), files)
+    result = resolve(trained(), files)
     assert f"the examples of counting train: {path} cannot be read here" in result.not_checked
     assert [f.code for f in result.errors] == ["RUN09"]  # RUN09 asks for rows

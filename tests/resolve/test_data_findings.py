@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from tasks_in_text import INFER_EVAL, READ, SOURCE, STEPS, Find, Resolve, module, of
 
-from t5x_harness.findings import examples
-from t5x_harness.resolve.rules.sentinels import SEQ10
+from t5x_harness.findings.rule import FILES, TASK, trained
+from t5x_harness.resolve.rules.sentinels import overwritten_pieces
 from t5x_harness.spec import Location, Outcome, Severity
 
 CUT = "def cut(dataset, sequence_length):\n    return dataset\n\n\n"
-CACHED = examples.trained("USE_CACHED_TASKS = True")
+CACHED = trained("USE_CACHED_TASKS = True")
 CACHEABLE = (STEPS, "[seqio.preprocessors.tokenize, seqio.CacheDatasetPlaceholder(), seqio.preprocessors.append_eos]")
-MIXED = examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'")
+MIXED = trained("MIXTURE_OR_TASK_NAME = 'mixed'")
 OTHER_BYTES = module(("seqio.Feature(seqio.ByteVocabulary())", "seqio.Feature(seqio.ByteVocabulary(7))"))
 WITHOUT_VALIDATION = module(("splits=('train', 'validation')", "splits=('train',)"))
 NEEDY = module((STEPS, f"[cut, {STEPS[1:]}"), ("seqio.TaskRegistry", f"{CUT}seqio.TaskRegistry"))
@@ -20,7 +20,7 @@ NEEDY = module((STEPS, f"[cut, {STEPS[1:]}"), ("seqio.TaskRegistry", f"{CUT}seqi
 
 def in_bucket(name: str, rows: int) -> str:
     """Returns a train config whose model has a vocabulary in a bucket."""
-    return examples.trained(
+    return trained(
         "VOCABULARY = @seqio.SentencePieceVocabulary()",
         f"seqio.SentencePieceVocabulary.sentencepiece_model_file = 'gs://ours/{name}.model'",
         f"network.T5Config.vocab_size = {rows}",
@@ -60,7 +60,7 @@ def test_a_cache_in_a_bucket_is_not_judged(resolve: Resolve) -> None:
 
 
 def test_a_task_that_cannot_be_cached_is_a_warning_and_reported_once(resolve: Resolve) -> None:
-    result = resolve(CACHED, examples.FILES)
+    result = resolve(CACHED, FILES)
     warning = of(result, "SEQ02")
     assert result.outcome is Outcome.PASSED
     assert warning.severity is Severity.WARNING
@@ -81,8 +81,8 @@ def test_a_split_that_no_task_has_leaves_nothing_to_evaluate(resolve: Resolve) -
     ours, theirs = (
         next(f for f in resolve(gin, files).findings if f.code == "SEQ18")
         for gin, files in (
-            (examples.trained(INFER_EVAL.replace("'validation'", "'dev'"), split), examples.FILES),
-            (examples.trained(), WITHOUT_VALIDATION),
+            (trained(INFER_EVAL.replace("'validation'", "'dev'"), split), FILES),
+            (trained(), WITHOUT_VALIDATION),
         )
     )
     assert ours.severity is Severity.ERROR
@@ -94,7 +94,7 @@ def test_a_split_that_no_task_has_leaves_nothing_to_evaluate(resolve: Resolve) -
 
 
 def test_inference_during_training_on_a_split_that_no_task_has(resolve: Resolve) -> None:
-    gin = examples.trained(INFER_EVAL, "train_script.train.train_eval_dataset_cfg = None")
+    gin = trained(INFER_EVAL, "train_script.train.train_eval_dataset_cfg = None")
     result = resolve(gin, WITHOUT_VALIDATION)
     assert of(result, "SEQ18").severity is Severity.ERROR
     mixed = f"""
@@ -107,7 +107,7 @@ seqio.TaskRegistry.add(
 )
 seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
 """
-    result = resolve(examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'", INFER_EVAL), module(after=mixed))
+    result = resolve(trained("MIXTURE_OR_TASK_NAME = 'mixed'", INFER_EVAL), module(after=mixed))
     of_one, _ = (f for f in result.findings if f.code == "SEQ18")
     assert of_one.severity is Severity.WARNING, "the other task has it"
     assert "task other has no split 'validation' (it has: train): T5X skips it" in of_one.message
@@ -172,14 +172,14 @@ seqio.MixtureRegistry.add('mixed', [('counting', 1.0), ('other', {rate})])
 
 
 def test_a_preprocessor_that_needs_lengths_in_a_train_runs_evaluation(find: Find) -> None:
-    error = find("SEQ30", NEEDY, gin=examples.trained() + INFER_EVAL)
+    error = find("SEQ30", NEEDY, gin=trained() + INFER_EVAL)
     assert error.message == "task_feature_lengths is None, and preprocessor cut of task counting needs the lengths"
     assert error.fix == "set infer_eval/utils.DatasetConfig.task_feature_lengths = %TASK_FEATURE_LENGTHS"
 
 
 def test_a_task_that_is_not_evaluated_needs_no_lengths(resolve: Resolve) -> None:
     files = {"counting.py": NEEDY["counting.py"].replace("metric_fns=[exact]", "metric_fns=[]")}
-    assert "SEQ30" not in {f.code for f in resolve(examples.trained() + INFER_EVAL, files).findings}
+    assert "SEQ30" not in {f.code for f in resolve(trained() + INFER_EVAL, files).findings}
 
 
 def test_a_source_with_less_than_it_says(find: Find) -> None:
@@ -213,11 +213,11 @@ def test_preprocessors_that_join_examples_lose_nothing(resolve: Resolve) -> None
         ("[seqio.preprocessors.tokenize", steps),
         ("'validation'))", "'validation'), num_input_examples={'train': 400, 'validation': 400})"),
     )
-    assert "SEQ36" not in {f.code for f in resolve(examples.trained(), files).findings}
+    assert "SEQ36" not in {f.code for f in resolve(trained(), files).findings}
 
 
 def test_the_piece_that_a_sentinel_overwrites_is_named(find: Find) -> None:
-    warning = find("SEQ10", SEQ10.bad.files, gin=SEQ10.bad.gin)
+    warning = find("SEQ10", overwritten_pieces.bad.files, gin=overwritten_pieces.bad.gin)
     assert warning.message.startswith("the examples of task counting are corrupted spans with ")
     assert "and its vocabulary has no extra ids: the sentinel with the id 511 is also the piece '" in warning.message
     assert warning.fix == "give the vocabulary of the task, and the model's, at least 100 extra_ids"
@@ -226,11 +226,11 @@ def test_the_piece_that_a_sentinel_overwrites_is_named(find: Find) -> None:
 @pytest.mark.parametrize("length", [32, 512])
 def test_bytes_that_sentinels_overwrite(resolve: Resolve, length: int) -> None:
     """ByT5 takes a few sentinels from the bytes that UTF-8 does not use; any further ones are bytes of text."""
-    text = next(iter(SEQ10.bad.files.values()))
+    text = next(iter(overwritten_pieces.bad.files.values()))
     text = text.partition("\n\ndef pieces")[0].replace("long. It", f"{'and very ' * 40} long. It")
     sentence_piece = "seqio.SentencePieceVocabulary(vocabularies.SENTENCEPIECE_MODEL, extra_ids=0)"
     files = {"counting.py": text.replace(sentence_piece, "seqio.ByteVocabulary()")}
-    result = resolve(examples.trained(f"TASK_FEATURE_LENGTHS = {{'inputs': {length}, 'targets': {length}}}"), files)
+    result = resolve(trained(f"TASK_FEATURE_LENGTHS = {{'inputs': {length}, 'targets': {length}}}"), files)
     found = [f for f in result.findings if f.code == "SEQ10"]
     if length == 32:
         assert not found
@@ -239,17 +239,17 @@ def test_bytes_that_sentinels_overwrite(resolve: Resolve, length: int) -> None:
 
 
 def test_the_highest_ids_in_ordinary_text_are_not_sentinels(resolve: Resolve) -> None:
-    plain = SEQ10.bad.files["counting.py"].replace(
+    plain = overwritten_pieces.bad.files["counting.py"].replace(
         "span_corruption.span_corruption",
         "lambda d: d.map(lambda e: {'inputs': e['targets'], 'targets': e['targets']})",
     )
-    result = resolve(SEQ10.bad.gin, {"counting.py": plain})
+    result = resolve(overwritten_pieces.bad.gin, {"counting.py": plain})
     assert "SEQ10" not in {f.code for f in result.findings}
 
 
 def test_corrupted_targets_without_an_end_are_seen_although_their_task_cuts_them(resolve: Resolve) -> None:
-    endless = SEQ10.good.files["counting.py"].replace(", seqio.preprocessors.append_eos_after_trim", "")
-    result = resolve(SEQ10.good.gin, {"counting.py": endless})
+    endless = overwritten_pieces.good.files["counting.py"].replace(", seqio.preprocessors.append_eos_after_trim", "")
+    result = resolve(overwritten_pieces.good.gin, {"counting.py": endless})
     assert "no sampled target of counting ends with the end-of-sequence id 1" in of(result, "SEQ14").message
 
 
@@ -262,14 +262,14 @@ def test_the_vocabulary_of_a_language_models_task_is_compared_too(find: Find) ->
 
 
 def test_vocabularies_that_the_config_does_not_have_compared_are_a_warning(resolve: Resolve) -> None:
-    result = resolve(examples.trained("train_script.train.verify_matching_vocabs_fn = None"), OTHER_BYTES)
+    result = resolve(trained("train_script.train.verify_matching_vocabs_fn = None"), OTHER_BYTES)
     assert {f.severity for f in result.findings if f.code == "SEQ09"} == {Severity.WARNING}
 
 
 def test_a_path_in_the_place_of_a_vocabulary_is_named_with_its_line(find: Find) -> None:
     """T5X itself compares the path with the task's vocabulary, and reports only that they do not match."""
-    gin = examples.trained("VOCABULARY = 'gs://bucket/sentencepiece.model'")
-    error = find("SEQ09", examples.FILES, gin=gin)
+    gin = trained("VOCABULARY = 'gs://bucket/sentencepiece.model'")
+    error = find("SEQ09", FILES, gin=gin)
     assert error.message == (
         "VOCABULARY = 'gs://bucket/sentencepiece.model' is not a vocabulary: the model needs one of SeqIO, equal to "
         "the task's"
@@ -278,7 +278,7 @@ def test_a_path_in_the_place_of_a_vocabulary_is_named_with_its_line(find: Find) 
 
 
 def test_a_module_that_registers_twice_is_reported_with_its_line(find: Find) -> None:
-    files = {"copy_of.py": examples.TASK, **examples.FILES}
+    files = {"copy_of.py": TASK, **FILES}
     error = find("SEQ05", files, "MIXTURE_OR_TASK_MODULE = 'copy_of'")
     assert error.message == "counting is registered twice: at counting.py:15, and again at copy_of.py:15"
     assert error.location == Location("copy_of.py", 15)
@@ -297,7 +297,7 @@ def test_two_of_one_name_in_a_module_are_reported_with_both_lines(find: Find) ->
 def test_a_module_under_two_names_is_reported_with_both_names(find: Find) -> None:
     files = {
         "counting.py": "",
-        "project/counted.py": examples.TASK,
+        "project/counted.py": TASK,
         "both_ways.py": "import sys\nimport project.counted\nsys.path.append('project')\nimport counted\n",
     }
     error = find("SEQ05", files, "import both_ways")
@@ -317,7 +317,7 @@ def test_a_module_that_the_users_module_needs_is_reported_at_its_import(find: Fi
 
 
 def test_a_task_module_that_is_misspelt_gets_the_closest(find: Find) -> None:
-    files = {"project/__init__.py": "", "project/tasks.py": "", **examples.FILES}
+    files = {"project/__init__.py": "", "project/tasks.py": "", **FILES}
     error = find("GIN15", files, "MIXTURE_OR_TASK_MODULE = 'project.taks'")
     assert error.message == "module project.taks cannot be imported"
     assert error.binding == "MIXTURE_OR_TASK_MODULE"
@@ -326,7 +326,7 @@ def test_a_task_module_that_is_misspelt_gets_the_closest(find: Find) -> None:
 
 def test_a_prefix_language_model_takes_inputs(resolve: Resolve) -> None:
     """If inputs have a length, SeqIO's converter for decoders is the one for prefix language models."""
-    own = f"""{examples.TASK}
+    own = f"""{TASK}
 
 from flax import linen as nn
 
@@ -342,11 +342,11 @@ class Decoder(nn.Module):
         "models.DecoderOnlyModel.vocabulary = %VOCABULARY",
         "models.DecoderOnlyModel.optimizer_def = %OPTIMIZER",
     )
-    result = resolve(examples.trained(*model), {"counting.py": own})
+    result = resolve(trained(*model), {"counting.py": own})
     assert result.outcome is Outcome.PASSED, result.findings
     lengths = "TASK_FEATURE_LENGTHS = {'inputs': 32, 'target': 32}"
     missing, further = (
-        f for f in resolve(examples.trained(*model, lengths), {"counting.py": own}).findings if f.code == "SEQ15"
+        f for f in resolve(trained(*model, lengths), {"counting.py": own}).findings if f.code == "SEQ15"
     )
     assert missing.message.endswith("has no length for targets; the model (DecoderOnlyModel) takes inputs, targets")
     assert further.message.endswith("also has target; the model (DecoderOnlyModel) takes inputs, targets")
@@ -367,7 +367,7 @@ class Decoder(nn.Module):
     ],
 )
 def test_lengths_that_are_none(find: Find, line: str, says: str) -> None:
-    error = find("SEQ15", examples.FILES, line)
+    error = find("SEQ15", FILES, line)
     assert says in error.message
     assert error.binding == line.partition(" = ")[0]
 
@@ -426,7 +426,7 @@ NUMBERS = """def numbers(dataset):
 
 def test_the_example_that_cannot_be_preprocessed_is_found_and_shown(resolve: Resolve) -> None:
     files = module((READ, ROWS), ("append_eos]", "append_eos, numbers]"), ("seqio.Task", f"{NUMBERS}seqio.Task"))
-    errors = [f for f in resolve(examples.trained(), files).findings if f.code == "USR01"]
+    errors = [f for f in resolve(trained(), files).findings if f.code == "USR01"]
     line = files["counting.py"].splitlines().index("def numbers(dataset):") + 1
     assert [error.location for error in errors] == [Location("counting.py", line)] * 2
     assert errors[0].message == (
@@ -440,7 +440,7 @@ def test_the_example_that_cannot_be_preprocessed_is_found_and_shown(resolve: Res
 def test_what_is_left_of_a_split_is_counted(resolve: Resolve) -> None:
     many = "tf.data.Dataset.range(20_000).map(lambda i: {'inputs': 'one', 'targets': '1'})"
     counted = f"{SOURCE[:-1]}, num_input_examples={{'train': 20_000, 'validation': 20_000}})"
-    result = resolve(examples.trained(), module((READ, many), (SOURCE, counted)))
+    result = resolve(trained(), module((READ, many), (SOURCE, counted)))
     assert result.outcome is Outcome.PASSED
     (left,) = [doubt for doubt in result.not_checked if "of 20,000 examples of counting train: the first" in doubt]
     read = int(left.rpartition("the first ")[2].split()[0].replace(",", ""))
@@ -450,7 +450,7 @@ def test_what_is_left_of_a_split_is_counted(resolve: Resolve) -> None:
 
 def test_an_empty_split_is_the_cause_of_what_its_preprocessors_raise(resolve: Resolve) -> None:
     empty = READ.replace("['one two', 'three']", "[]").replace("['1 2', '3']", "[]")
-    errors = resolve(examples.trained(), module((READ, f"{READ} if split == 'train' else {empty}"))).findings
+    errors = resolve(trained(), module((READ, f"{READ} if split == 'train' else {empty}"))).findings
     (error,) = (f for f in errors if f.severity is Severity.ERROR)
     assert error.code == "SEQ36"
     assert error.message.startswith(
@@ -497,7 +497,7 @@ def spans(dataset, sequence_length):
 
 def test_what_a_task_says_of_its_lengths_is_not_what_it_says_without_any(resolve: Resolve) -> None:
     files = module((STEPS, f"[spans, {STEPS[1:]}"), ("seqio.TaskRegistry", f"{SHORT}seqio.TaskRegistry"))
-    result = resolve(examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 24}"), files)
+    result = resolve(trained("TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 24}"), files)
     (error,) = {finding.message for finding in result.errors}
     assert "raised ValueError: Expected targets length (40) is greater" in error
     assert " about TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 24} (run.gin:" in error
@@ -505,7 +505,7 @@ def test_what_a_task_says_of_its_lengths_is_not_what_it_says_without_any(resolve
 
 def test_a_feature_converter_of_another_architecture(find: Find) -> None:
     lines = ("from t5x import models", "models.EncoderDecoderModel.feature_converter_cls = @seqio.LMFeatureConverter")
-    error = find("SEQ15", examples.FILES, *lines)
+    error = find("SEQ15", FILES, *lines)
     assert error.message == (
         "feature_converter_cls is LMFeatureConverter, which takes targets; the model (EncoderDecoderModel) has "
         "EncDecFeatureConverter for the features of task_feature_lengths, inputs, targets"

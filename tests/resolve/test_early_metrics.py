@@ -7,15 +7,15 @@ import pytest
 import seqio
 from tasks_in_text import INFER_EVAL, READ, Resolve, module
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import TASK, evaluated, inferred, trained
 from t5x_harness.resolve.early_metrics import generated_predictions
 from t5x_harness.spec import Finding, Location, Outcome, Severity, StageResult
 
 EXACT = "return {'exact': float(targets == predictions)}"
 FNS = "metric_fns=[exact]"
 MANY = "tf.data.Dataset.from_tensor_slices({'inputs': ['one'] * 100, 'targets': ['1'] * 100})"
-EVALUATED = examples.evaluated("utils.DatasetConfig.split = 'validation'")
-TRAINED = examples.trained(INFER_EVAL)
+EVALUATED = evaluated("utils.DatasetConfig.split = 'validation'")
+TRAINED = trained(INFER_EVAL)
 
 
 def metric(body: str, *more: tuple[str, str], before: str = "") -> dict[str, str]:
@@ -75,7 +75,7 @@ def test_beside_training_it_would_be_seen_late(resolve: Resolve, concurrent: str
 
 
 def test_training_that_evaluates_no_predictions_calls_no_metric(resolve: Resolve) -> None:
-    result = resolve(examples.trained(), metric("raise RuntimeError"))
+    result = resolve(trained(), metric("raise RuntimeError"))
     assert result.outcome is Outcome.PASSED
     assert "counting metrics" not in dict(result.facts)
 
@@ -157,9 +157,7 @@ class Count(seqio.metrics.Metric):
     def compute(self):
         return {'count': BODY}
 """
-    files = {
-        "counting.py": examples.TASK.replace("FEATURE =", f"{count}\n\nFEATURE =").replace(FNS, "metric_objs=[Count()]")
-    }
+    files = {"counting.py": TASK.replace("FEATURE =", f"{count}\n\nFEATURE =").replace(FNS, "metric_objs=[Count()]")}
     text = files["counting.py"].replace("ModelOutputType.OUTPUT", "ModelOutputType.PREDICTION")
     good = {"counting.py": text.replace("BODY", "self.number")}
     result = resolve(EVALUATED, good)
@@ -238,7 +236,7 @@ class Evaluator(seqio.Evaluator):
     def evaluate(self, **_):
         raise RuntimeError('not here')
 """
-    files = {"counting.py": examples.TASK.replace("FEATURE =", f"{own}\n\nFEATURE =")}
+    files = {"counting.py": TASK.replace("FEATURE =", f"{own}\n\nFEATURE =")}
     result = resolve(f"{EVALUATED}seqio.Evaluator.logger_cls = [@counting.Wandb, @seqio.JSONLogger]\n", files)
     assert result.outcome is Outcome.PASSED
     assert unseen(result) == ["whether Wandb can write the metrics"]
@@ -298,8 +296,8 @@ def test_a_mixture_none_of_whose_tasks_has_the_split(resolve: Resolve) -> None:
     files = module(after=mixed)
     name = "MIXTURE_OR_TASK_NAME = 'mixed'"
     split = "utils.DatasetConfig.split = 'tset'"
-    assert the_error(resolve(examples.inferred(name, split), files)).code == "INF11"
-    assert the_error(resolve(examples.evaluated(name, split), files)).code == "SEQ19"
+    assert the_error(resolve(inferred(name, split), files)).code == "INF11"
+    assert the_error(resolve(evaluated(name, split), files)).code == "SEQ19"
 
 
 TARGETS = [np.array([5, 6, 1]), np.array([7, 1]), np.array([], np.int32)]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tasks_in_text import INFER_EVAL, SOURCE, STEPS, Resolve, module
 
-from t5x_harness.findings import examples
+from t5x_harness.findings.rule import FILES, trained
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def facts(resolve: Resolve) -> Callable[..., dict[str, str]]:
 
 
 def test_equal_vocabularies_are_one_row(facts: Callable[..., dict[str, str]]) -> None:
-    found = facts(examples.trained(), examples.FILES)
+    found = facts(trained(), FILES)
     assert found["vocabulary"] == (
         "of               kind            ids  extra  pad  eos  unk  file\n"
         "model, counting  ByteVocabulary  259      0    0    1    2  -"
@@ -26,7 +26,7 @@ def test_equal_vocabularies_are_one_row(facts: Callable[..., dict[str, str]]) ->
 
 
 def test_features_with_lengths_cuts_and_padding(facts: Callable[..., dict[str, str]]) -> None:
-    found = facts(examples.trained("TASK_FEATURE_LENGTHS = {'inputs': 7, 'targets': 4}") + INFER_EVAL, examples.FILES)
+    found = facts(trained("TASK_FEATURE_LENGTHS = {'inputs': 7, 'targets': 4}") + INFER_EVAL, FILES)
     assert found["features"] == (
         "task and split       feature  type   rank  length   median  longest  truncated  padding  examples read\n"
         "counting train       inputs   int32     1  7             7        8        50%       7%              2\n"
@@ -39,13 +39,13 @@ def test_features_with_lengths_cuts_and_padding(facts: Callable[..., dict[str, s
 
 
 def test_packing_gain_of_packed_data_only(facts: Callable[..., dict[str, str]]) -> None:
-    assert facts(examples.trained(), examples.FILES)["packing"] == (
+    assert facts(trained(), FILES)["packing"] == (
         "data        task      examples in a row\n"
         "train       counting                2.0\n"
         "train_eval  counting                2.0"
     )
     unpacked = "train/utils.DatasetConfig.pack = False", "train_eval/utils.DatasetConfig.pack = False"
-    assert "packing" not in facts(examples.trained(*unpacked), examples.FILES)
+    assert "packing" not in facts(trained(*unpacked), FILES)
 
 
 def test_sources_with_their_files_against_the_hosts(facts: Callable[..., dict[str, str]]) -> None:
@@ -54,7 +54,7 @@ def test_sources_with_their_files_against_the_hosts(facts: Callable[..., dict[st
     )
     steps = f"[lambda d: d.map(lambda line: {{'inputs': line, 'targets': line}}), {STEPS[1:]}"
     texts = {"part-0.txt": "one\ntwo\n", "part-1.txt": "three\n"}
-    found = facts(examples.trained(), {**module((SOURCE, read), (STEPS, steps)), **texts}, slice="v3-32")
+    found = facts(trained(), {**module((SOURCE, read), (STEPS, steps)), **texts}, slice="v3-32")
     assert found["sources"] == (
         "task      split       source              files  examples  cache          read from\n"
         "counting  train       TextLineDataSource      2  9         not cacheable  part-*.txt\n"
@@ -69,7 +69,7 @@ def test_rates_as_shares_and_metrics_by_name(facts: Callable[..., dict[str, str]
 seqio.TaskRegistry.add('other', source={SOURCE}, preprocessors={STEPS}, output_features={pair})
 seqio.MixtureRegistry.add('mixed', [('counting', 3.0), ('other', 1.0)])
 """
-    found = facts(examples.trained("MIXTURE_OR_TASK_NAME = 'mixed'") + INFER_EVAL, module(after=mixture))
+    found = facts(trained("MIXTURE_OR_TASK_NAME = 'mixed'") + INFER_EVAL, module(after=mixture))
     assert found["rates of mixed train"] == ("task      rate  share\ncounting     3  75.0%\nother        1  25.0%")
     assert "rates of mixed validation" not in found, "they are the same"
     assert found["infer_eval metrics"] == "counting  exact"

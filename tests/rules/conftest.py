@@ -10,8 +10,7 @@ import t5x_in_use
 from local_run import LocalRun
 from shared_process import SharedProcesses
 
-from t5x_harness.findings.examples import FOLDER
-from t5x_harness.findings.rule import Example
+from t5x_harness.findings.rule import FOLDER, Example
 from t5x_harness.runs.local import LocalExecutor
 from t5x_harness.runs.run import Run
 from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage, StageResult

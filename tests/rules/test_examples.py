@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,29 +29,29 @@ def _line(finding: Finding, example: Example, folder: Path) -> str:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: f"{rule.stage}-{rule.code}")
-def test_a_rule_finds_its_bad_example(rule: Rule[Any], examine: Examined, tmp_path: Path) -> None:
-    result = examine(rule.mistake.bad, rule.stage)
+def test_a_rule_finds_its_bad_example(rule: Rule, examine: Examined, tmp_path: Path) -> None:
+    result = examine(rule.bad, rule.stage)
     found = [f for f in result.findings if f.code == rule.code]
     assert found, result
     assert result.stage is rule.stage
-    if rule.mistake.bad.at:
-        assert _line(found[0], rule.mistake.bad, tmp_path).startswith(rule.mistake.bad.at)
+    if rule.bad.at:
+        assert _line(found[0], rule.bad, tmp_path).startswith(rule.bad.at)
     assert found[0].fix
     expected = Outcome.FAILED if found[0].severity is Severity.ERROR else Outcome.PASSED
     assert result.outcome is expected
 
 
-def _sharing_their_good_example() -> list[list[Rule[Any]]]:
+def _sharing_their_good_example() -> list[list[Rule]]:
     """Returns the rules, grouped by their good example, which runs once for each group."""
-    together: dict[tuple[Stage, str], list[Rule[Any]]] = {}
+    together: dict[tuple[Stage, str], list[Rule]] = {}
     for rule in RULES:
-        together.setdefault((rule.stage, repr(rule.mistake.good)), []).append(rule)
+        together.setdefault((rule.stage, repr(rule.good)), []).append(rule)
     return list(together.values())
 
 
 @pytest.mark.parametrize("rules", _sharing_their_good_example(), ids=lambda rules: "-".join(r.code for r in rules))
-def test_rules_leave_their_good_example_alone(rules: list[Rule[Any]], examine: Examined) -> None:
-    result = examine(rules[0].mistake.good, rules[0].stage)
+def test_rules_leave_their_good_example_alone(rules: list[Rule], examine: Examined) -> None:
+    result = examine(rules[0].good, rules[0].stage)
     assert not {rule.code for rule in rules} & {f.code for f in result.findings}, result.findings
     assert result.outcome is Outcome.PASSED
     assert result.stage is rules[0].stage

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from t5x_harness.findings.examples import FILES, training
-from t5x_harness.findings.rule import Example, Mistake
+from t5x_harness.findings.rule import FILES, Example, Rule, training
 
 _MODEL = """\
 import jax.numpy as jnp
@@ -30,9 +29,10 @@ def _spectral(penalty: str) -> Example:
     return Example(example.gin.replace("import counting\n", "import counting\nimport spectral\n"), files=files)
 
 
-AOT01 = Mistake(
+AOT01 = Rule(
     "AOT01",
     "program that does not fit the memory of a device",
+    name="OutOfDeviceMemory",
     why=(
         "On the slice, the compiler says RESOURCE_EXHAUSTED after minutes of setup, and the job ends. The memory for "
         "parameters and optimizer is known before (MSH09), but only the compiler knows the memory for activations and "
@@ -47,9 +47,10 @@ AOT01 = Mistake(
 )
 
 
-AOT02 = Mistake(
+AOT02 = Rule(
     "AOT02",
     "program that cannot be lowered for a TPU",
+    name="NotForTpu",
     why=(
         "Some operations of JAX exist for CPUs only, such as the eigenvalues of a matrix that is not symmetric. "
         "A run here accepts them; the job stops when it traces its first step."
@@ -57,6 +58,3 @@ AOT02 = Mistake(
     bad=_spectral("abs(jnp.linalg.eigvals(kernel @ kernel.T)).max()"),
     good=_spectral("abs(kernel).max()"),
 )
-
-
-FOUND_BY_STAGE = {"OutOfDeviceMemory": AOT01, "NotForTpu": AOT02}

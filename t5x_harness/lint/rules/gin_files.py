@@ -6,17 +6,18 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule
 from t5x_harness.gin.files import ModuleFinder, module_path
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import Include
 from t5x_harness.gin.sources import SourceFinder
 from t5x_harness.gin.values import format_value
-from t5x_harness.lint.rule import Context, finds, shown_folder
+from t5x_harness.lint.rule import Context, shown_folder
 from t5x_harness.spec import Location, Severity
 from t5x_harness.system.misspelling import closest
 
-GIN16 = Mistake(
+
+@Rule(
     "GIN16",
     "gin file that cannot be opened",
     why=(
@@ -26,9 +27,6 @@ GIN16 = Mistake(
     bad=Example("include 'models/tiny.gin'\n", at="include"),
     good=Example("include 't5x/examples/t5/t5_1_1/tiny.gin'\n"),
 )
-
-
-@finds(GIN16)
 def missing_file(context: Context) -> Iterator[Found]:
     """Finds each gin file that cannot be read, except those missing from a package, which GIN17 reports."""
     for problem in context.program.problems:
@@ -99,7 +97,8 @@ _PACKAGE = {
     "models_of_others/large.gin": "include 'models_of_others/base.gin'\n",
 }
 
-GIN17 = Mistake(
+
+@Rule(
     "GIN17",
     "package that lacks a gin file which it includes",
     why=(
@@ -112,9 +111,6 @@ GIN17 = Mistake(
         files={**_PACKAGE, "models_of_others/base.gin": "BATCH_SIZE = 4\n"},
     ),
 )
-
-
-@finds(GIN17)
 def incomplete_package(context: Context) -> Iterator[Found]:
     """Finds each include of a package's own gin file that the package does not have."""
     for problem in context.program.problems:
@@ -167,16 +163,13 @@ def _gin_files(folder: Path, below: str) -> list[str]:
         return []
 
 
-GIN32 = Mistake(
+@Rule(
     "GIN32",
     "includes that go round in a circle",
     why="Gin follows them until Python's stack is used up: `RecursionError`.",
     bad=Example("include 'other.gin'\n", files={"other.gin": "include 'other.gin'\n"}, at="include 'other.gin'"),
     good=Example("include 'other.gin'\n", files={"other.gin": "BATCH_SIZE = 4\n"}),
 )
-
-
-@finds(GIN32)
 def include_cycle(context: Context) -> Iterator[Found]:
     """Finds each include that closes a cycle."""
     for problem in context.program.problems:
@@ -191,7 +184,8 @@ def include_cycle(context: Context) -> Iterator[Found]:
 _GS = "gs://"
 _HEAD = "include 't5x/examples/t5/t5_1_1/tiny.gin'\n"
 
-GIN33 = Mistake(
+
+@Rule(
     "GIN33",
     "gin file at gs://",
     why=(
@@ -203,9 +197,6 @@ GIN33 = Mistake(
     bad=Example(_HEAD + "include 'gs://bucket/finetune.gin'\n", at="include 'gs://bucket"),
     good=Example(_HEAD + "include '/gcs/bucket/finetune.gin'\n"),
 )
-
-
-@finds(GIN33)
 def file_in_bucket(context: Context) -> Iterator[Found]:
     """Finds each gin file at gs://, unless a module that the config imports gives Gin a reader for it."""
     program = context.program

@@ -6,18 +6,17 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.program import BINDINGS, GinProgram, MacroBinding
 from t5x_harness.gin.values import REQUIRED, format_value, is_required, macros_in
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER
 from t5x_harness.lint.edits import rename_bound, rename_macro_use
-from t5x_harness.lint.rule import Context, finds, where
+from t5x_harness.lint.rule import Context, where
 from t5x_harness.lint.rules.modes import is_for_controller
 from t5x_harness.spec import Mode, Severity
 from t5x_harness.system.misspelling import closest, did_you_mean, meant
 
-_HEAD = examples.head("pretrain")
+_HEAD = run_head("pretrain")
 
 
 def _unread(context: Context) -> Iterator[MacroBinding]:
@@ -29,9 +28,10 @@ def _unread(context: Context) -> Iterator[MacroBinding]:
             yield macro
 
 
-GIN01 = Mistake(
+@Rule(
     "GIN01",
     "macro that nothing reads, with a name close to one that is read",
+    whole_program=True,
     severity=Severity.WARNING,
     why=(
         "A macro is only a name: Gin silently accepts a new one, and the run keeps the old value. "
@@ -40,9 +40,6 @@ GIN01 = Mistake(
     bad=Example(_HEAD + "BATCHSIZE = 4\n", at="BATCHSIZE"),
     good=Example(_HEAD + "BATCH_SIZE = 4\n"),
 )
-
-
-@finds(GIN01, whole_program=True)
 def misspelt_macro(context: Context) -> Iterator[Found]:
     """Finds each macro that nothing reads and whose name is close to one that is read."""
     program = context.program
@@ -74,9 +71,10 @@ def _is_slip(program: GinProgram, macro: MacroBinding, near: str) -> bool:
     return bool(bound) and all(is_required(s.value) or type(s.value) is type(macro.value) for s in bound)
 
 
-GIN02 = Mistake(
+@Rule(
     "GIN02",
     "macro that nothing reads",
+    whole_program=True,
     severity=Severity.WARNING,
     why=(
         "A macro that no parameter reads has no effect: the run uses whatever the parameter was bound to instead. A "
@@ -88,9 +86,6 @@ GIN02 = Mistake(
         "network.T5Config.vocab_size = 250112\n"
     ),
 )
-
-
-@finds(GIN02, whole_program=True)
 def unread_macro(context: Context) -> Iterator[Found]:
     """Finds each macro that nothing reads."""
     program = context.program
@@ -124,16 +119,14 @@ def _why_kept(program: GinProgram, macro: MacroBinding) -> str | None:
     return "keep it for other runs" if shared else None
 
 
-GIN18 = Mistake(
+@Rule(
     "GIN18",
     "macro that nothing defines",
+    whole_program=True,
     why="Gin stops with `No bindings specified for 'MODEL/gin.macro'` and prints the whole config, a hundred lines.",
     bad=Example("include 't5x/configs/runs/pretrain.gin'\n", at="include 't5x/configs/runs/pretrain.gin'"),
-    good=Example(examples.head("pretrain")),
+    good=Example(run_head("pretrain")),
 )
-
-
-@finds(GIN18, whole_program=True)
 def undefined_macro(context: Context) -> Iterator[Found]:
     """Finds each macro that nothing defines, at its first use, and each that is defined in terms of itself."""
     for circle in _circles(context.program.macros):
@@ -177,12 +170,13 @@ def _circles(macros: Mapping[str, MacroBinding]) -> Iterator[list[MacroBinding]]
 
 
 _TASK = _HEAD + ("MIXTURE_OR_TASK_NAME = 'my_task'\nTASK_FEATURE_LENGTHS = {'inputs': 8, 'targets': 8}\n")
-_EVAL = examples.head("eval") + "MIXTURE_OR_TASK_NAME = 'my_task'\nCHECKPOINT_PATH = 'gs://b/checkpoint_10'\n"
+_EVAL = run_head("eval") + "MIXTURE_OR_TASK_NAME = 'my_task'\nCHECKPOINT_PATH = 'gs://b/checkpoint_10'\n"
 
 
-GIN03 = Mistake(
+@Rule(
     "GIN03",
     "value left gin.REQUIRED",
+    whole_program=True,
     why=(
         "T5X stops after half a minute of imports and names only the first missing value; here they are all listed. "
         f"Some paths ({', '.join(LEFT_TO_LAUNCHER)}) may stay open: the launch of the run gives them."
@@ -190,9 +184,6 @@ GIN03 = Mistake(
     bad=Example(_TASK, at="include 't5x/configs/runs/pretrain.gin'"),
     good=Example(_TASK + "TRAIN_STEPS = 100\nDROPOUT_RATE = 0.0\n"),
 )
-
-
-@finds(GIN03, whole_program=True)
 def required_left(context: Context) -> Iterator[Found]:
     """Finds each macro and parameter that is left open, except those that only training needs, which GIN27 reports."""
     for macro in context.program.required_macros:
@@ -216,9 +207,10 @@ def _is_of_training_only(context: Context, macro: MacroBinding) -> bool:
     return bool(readers) and all(b.param == "dropout_rate" for b in readers)
 
 
-GIN27 = Mistake(
+@Rule(
     "GIN27",
     "value of training left gin.REQUIRED in another run",
+    whole_program=True,
     why=(
         "T5X's model files declare `DROPOUT_RATE = %gin.REQUIRED`. Gin wants a value from every run that includes "
         "them, also where dropout is never applied."
@@ -226,9 +218,6 @@ GIN27 = Mistake(
     bad=Example(_EVAL, at="include 't5x/examples/t5/t5_1_1/tiny.gin'"),
     good=Example(_EVAL + "DROPOUT_RATE = 0.0\n"),
 )
-
-
-@finds(GIN27, whole_program=True)
 def required_by_model(context: Context) -> Iterator[Found]:
     """Finds each macro that a model's gin file requires but this run does not use."""
     for macro in context.program.required_macros:
@@ -241,7 +230,7 @@ def required_by_model(context: Context) -> Iterator[Found]:
             )
 
 
-GIN21 = Mistake(
+@Rule(
     "GIN21",
     "macro declared gin.REQUIRED and bound in the same file",
     severity=Severity.NOTE,
@@ -252,9 +241,6 @@ GIN21 = Mistake(
     bad=Example("BATCH_SIZE = %gin.REQUIRED\n" + _TASK + "BATCH_SIZE = 8\n", at="BATCH_SIZE = %gin.REQUIRED"),
     good=Example(_TASK + "BATCH_SIZE = 8\n"),
 )
-
-
-@finds(GIN21)
 def required_and_given(context: Context) -> Iterator[Found]:
     """Finds each macro that is declared required and bound further down in the same file, except in T5X's files."""
     for statement in context.program.statements:

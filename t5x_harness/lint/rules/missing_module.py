@@ -9,13 +9,13 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule
 from t5x_harness.gin.files import ModuleFinder, module_path
 from t5x_harness.gin.problems import ProblemKind
 from t5x_harness.gin.program import MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.sources import SourceFinder
 from t5x_harness.lint import t5_package
-from t5x_harness.lint.rule import Context, finds, shown_folder, where
+from t5x_harness.lint.rule import Context, shown_folder, where
 from t5x_harness.spec import Location, Severity, StandInPolicy
 from t5x_harness.system.misspelling import closest
 
@@ -101,7 +101,7 @@ _PACKAGES = frozenset(
 _MOST_FOLDERS = 500
 
 
-GIN15 = Mistake(
+@Rule(
     "GIN15",
     "import of a module that does not exist here",
     why=(
@@ -111,9 +111,6 @@ GIN15 = Mistake(
     bad=Example("from __gin__ import dynamic_registration\nimport my_tasks_that_are_elsewhere\n", at="import my_tasks"),
     good=Example("from __gin__ import dynamic_registration\nimport seqio\n"),
 )
-
-
-@finds(GIN15)
 def missing_module(context: Context) -> Iterator[Found]:
     """Finds each module that Python would not find, in the config's imports and in the user's modules."""
     parent = context.program.t5x_parent

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, MacroBinding
 from t5x_harness.gin.values import Reference, format_value
 from t5x_harness.lint.classify import unbound_parameters
@@ -14,7 +13,6 @@ from t5x_harness.lint.rule import (
     REPLACED_MACROS,
     ConfiguredObject,
     Context,
-    finds,
     restore_config,
     run_function,
 )
@@ -23,7 +21,7 @@ from t5x_harness.spec import Location, Mode, Severity
 _FUNCTIONS = {mode: name.rpartition(".")[2] for name, mode in ENTRIES.items()}
 _CHECKPOINT = CHECKPOINT_MACROS[0]
 _FROM_CONTROLLER = f"{_CHECKPOINT} = %gin.REQUIRED\nCHECKPOINT_PATH = %{_CHECKPOINT}\n"
-_HEAD = examples.head("eval", "from t5x import utils")
+_HEAD = run_head("eval", "from t5x import utils")
 
 
 def _of_other_modes(context: Context) -> tuple[bool, list[tuple[Binding, Mode]]]:
@@ -39,7 +37,7 @@ def is_for_controller(context: Context, macro: MacroBinding) -> bool:
     return macro.name == _CHECKPOINT and context.program.mode in (Mode.EVAL, Mode.INFER)
 
 
-AUX02 = Mistake(
+@Rule(
     "AUX02",
     "run files of two binaries in one config",
     why=(
@@ -48,15 +46,12 @@ AUX02 = Mistake(
         "replace_gin_file=True."
     ),
     bad=Example(
-        examples.head("pretrain") + "include 't5x/configs/runs/eval.gin'\n",
+        run_head("pretrain") + "include 't5x/configs/runs/eval.gin'\n",
         mode=Mode.EVAL,
         at="include 't5x/configs/runs/pretrain.gin'",
     ),
     good=Example(_HEAD, mode=Mode.EVAL),
 )
-
-
-@finds(AUX02)
 def two_binaries(context: Context) -> Iterator[Found]:
     """Finds run files for two binaries that are read together: each function that the run's binary does not have."""
     has_wanted, others = _of_other_modes(context)
@@ -69,9 +64,10 @@ def two_binaries(context: Context) -> Iterator[Found]:
         )
 
 
-AUX04 = Mistake(
+@Rule(
     "AUX04",
     "auxiliary evaluation of a fixed checkpoint",
+    whole_program=True,
     severity=Severity.WARNING,
     why=(
         f"The controller of auxiliary jobs puts the new checkpoint into {_CHECKPOINT}. T5X's eval.gin reads "
@@ -82,9 +78,6 @@ AUX04 = Mistake(
     ),
     good=Example(_HEAD + f"{_CHECKPOINT} = 'gs://b/checkpoint_20'\nCHECKPOINT_PATH = %{_CHECKPOINT}\n"),
 )
-
-
-@finds(AUX04, whole_program=True)
 def controller_not_read(context: Context) -> Iterator[Found]:
     """Finds an evaluation that does not read the checkpoint named by the controller."""
     program = context.program
@@ -99,7 +92,7 @@ def controller_not_read(context: Context) -> Iterator[Found]:
     )
 
 
-AUX05 = Mistake(
+@Rule(
     "AUX05",
     "binding that an auxiliary job would not get",
     severity=Severity.NOTE,
@@ -110,9 +103,6 @@ AUX05 = Mistake(
     bad=Example(_HEAD + _FROM_CONTROLLER, ("DROPOUT_RATE = 0.0",), at="DROPOUT_RATE"),
     good=Example(_HEAD + _FROM_CONTROLLER + "DROPOUT_RATE = 0.0\n"),
 )
-
-
-@finds(AUX05)
 def bindings_not_passed_on(context: Context) -> Iterator[Found]:
     """Finds each binding of the command line, if the config looks like one for auxiliary jobs."""
     program = context.program
@@ -130,10 +120,10 @@ def bindings_not_passed_on(context: Context) -> Iterator[Found]:
 
 _TENSORBOARD = ("seqio.TensorBoardLogger", "seqio.TensorBoardLoggerV1")
 _KNOWN = (*_TENSORBOARD, "seqio.PyLoggingLogger", "seqio.JSONLogger")
-_SEQIO = examples.head("eval", "import seqio")
+_SEQIO = run_head("eval", "import seqio")
 
 
-AUX03 = Mistake(
+@Rule(
     "AUX03",
     "evaluation that does not write to TensorBoard",
     why=(
@@ -143,9 +133,6 @@ AUX03 = Mistake(
     bad=Example(_SEQIO + "seqio.Evaluator.logger_cls = [@seqio.JSONLogger]\n", at="seqio.Evaluator.logger_cls"),
     good=Example(_SEQIO + "seqio.Evaluator.logger_cls = [@seqio.JSONLogger, @seqio.TensorBoardLogger]\n"),
 )
-
-
-@finds(AUX03)
 def evaluation_loggers(context: Context) -> Iterator[Found]:
     """Finds an evaluator without loggers (a warning), or without one for TensorBoard (a note)."""
     run = run_function(context, Mode.TRAIN, Mode.EVAL)
@@ -176,12 +163,12 @@ def evaluation_loggers(context: Context) -> Iterator[Found]:
             )
 
 
-_PRETRAIN = examples.head("pretrain")
+_PRETRAIN = run_head("pretrain")
 _DYNAMIC = "from __gin__ import dynamic_registration\nimport __main__ as train_script\n"
 _FORGOTTEN = "train_script.train.total_steps = 100\n"
 
 
-GIN12 = Mistake(
+@Rule(
     "GIN12",
     "config for another run mode",
     why=(
@@ -191,9 +178,6 @@ GIN12 = Mistake(
     bad=Example(_PRETRAIN, mode=Mode.EVAL, at="include 't5x/configs/runs/pretrain.gin'"),
     good=Example(_PRETRAIN, mode=Mode.TRAIN),
 )
-
-
-@finds(GIN12)
 def wrong_mode(context: Context) -> Iterator[Found]:
     """Finds each function of another mode that is bound; if the right one is bound as well, AUX02 reports it."""
     wanted = context.program.spec.mode
@@ -206,9 +190,10 @@ def wrong_mode(context: Context) -> Iterator[Found]:
         )
 
 
-GIN31 = Mistake(
+@Rule(
     "GIN31",
     "gin file that is not a run config",
+    whole_program=True,
     why=(
         "A run config binds T5X's train, evaluate or infer and everything that the function has no default for; other "
         "files are fragments, made to be included."
@@ -218,9 +203,6 @@ GIN31 = Mistake(
     ),
     good=Example(_DYNAMIC + _PRETRAIN + _FORGOTTEN),
 )
-
-
-@finds(GIN31, whole_program=True)
 def no_run_config(context: Context) -> Iterator[Found]:
     """Finds a config that binds nothing to run, or that leaves parameters unbound, all of which it names."""
     program = context.program

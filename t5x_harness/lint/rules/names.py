@@ -4,32 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
 from t5x_harness.gin.program import ENTRIES, MAIN, Binding, Block, GinProgram, Import, MacroBinding
 from t5x_harness.gin.symbols import BUILTINS
 from t5x_harness.gin.values import Reference, references_in
 from t5x_harness.lint.edits import add_call, drop_call, rename_bound, rename_selector
-from t5x_harness.lint.rule import Context, finds, where
+from t5x_harness.lint.rule import Context, where
 from t5x_harness.lint.rules.numbers import read_as
 from t5x_harness.spec import Edit, Location
 from t5x_harness.system.misspelling import closest, did_you_mean, meant
 
-_HEAD = examples.head("pretrain", "from t5x import utils")
+_HEAD = run_head("pretrain", "from t5x import utils")
 _MAIN_NAMES = (*ENTRIES, f"{MAIN}.create_task_from_tfexample_file", f"{MAIN}.precompile", f"{MAIN}.save")
 
 
-GIN13 = Mistake(
+@Rule(
     "GIN13",
     "parameter that the configurable does not have",
     why="Gin stops with `Configurable '…' doesn't have a parameter named '…'`, after T5X was imported.",
     bad=Example(_HEAD + "train/utils.DatasetConfig.bach_size = 8\n", at="train/utils.DatasetConfig.bach_size"),
     good=Example(_HEAD + "train/utils.DatasetConfig.batch_size = 8\n"),
 )
-
-
-@finds(GIN13)
 def unknown_parameter(context: Context) -> Iterator[Found]:
     """Finds each binding of a parameter that the configurable does not have."""
     for binding in context.program.bindings:
@@ -64,16 +59,13 @@ def _renamed_parameter(program: GinProgram, binding: Binding, parameters: Sequen
     return rename_bound(program, binding.location, binding.param, right)
 
 
-GIN14 = Mistake(
+@Rule(
     "GIN14",
     "name that T5X does not have",
     why="Gin stops with `AttributeError: Couldn't resolve selector …`, after T5X was imported.",
     bad=Example(_HEAD + "train/utils.DatasetConfg.batch_size = 8\n", at="train/utils.DatasetConfg"),
     good=Example(_HEAD + "train/utils.DatasetConfig.batch_size = 8\n"),
 )
-
-
-@finds(GIN14)
 def unknown_symbol(context: Context) -> Iterator[Found]:
     """Finds each name that its module does not have, in bindings and references, once per file."""
     said: set[tuple[str, str]] = set()
@@ -200,7 +192,7 @@ _OBJECTS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-GIN20 = Mistake(
+GIN20 = Rule(
     "GIN20",
     "reference without (), or with () where a class is needed",
     why="`@X` is the class, `@X()` an object of it. The wrong one fails late, with an attribute error on a class.",
@@ -209,7 +201,7 @@ GIN20 = Mistake(
 )
 
 
-@finds(GIN20)
+@GIN20
 def uncalled_reference(context: Context) -> Iterator[Found]:
     """Finds each of T5X's parameters that is given a class instead of an object, or the reverse."""
     for binding in context.program.final_bindings:

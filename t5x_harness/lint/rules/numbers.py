@@ -8,9 +8,7 @@ import re
 import tokenize
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
 from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.edits import set_literal, statement_at
@@ -19,7 +17,6 @@ from t5x_harness.lint.rule import (
     Context,
     ParameterValue,
     evaluates,
-    finds,
     run_function,
     save_config,
     where,
@@ -65,7 +62,7 @@ def read_as(binding: Binding, given: Binding | MacroBinding) -> str:
     return f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
 
 
-GIN09 = Mistake(
+GIN09 = Rule(
     "GIN09",
     "float where a whole number is needed",
     why=(
@@ -77,7 +74,7 @@ GIN09 = Mistake(
 )
 
 
-@finds(GIN09)
+@GIN09
 def float_for_count(context: Context) -> Iterator[Found]:
     """Finds each count and feature length that is a float."""
     yield from _lengths(context)
@@ -157,19 +154,16 @@ _RANGES: Mapping[str, Mapping[str, _Range]] = {
 }
 
 
-GIN36 = Mistake(
+@Rule(
     "GIN36",
     "number outside of its range",
     why=(
         "T5X takes any number. DROPOUT_RATE = 10, meant as 10 %, drops every activation: the job trains to its end, "
         "and no parameter changes. Others end as a loss that is not finite, after the model was built and restored."
     ),
-    bad=Example(examples.head("pretrain"), bindings=("DROPOUT_RATE = 10",), at="DROPOUT_RATE"),
-    good=Example(examples.head("pretrain"), bindings=("DROPOUT_RATE = 0.1",)),
+    bad=Example(run_head("pretrain"), bindings=("DROPOUT_RATE = 10",), at="DROPOUT_RATE"),
+    good=Example(run_head("pretrain"), bindings=("DROPOUT_RATE = 0.1",)),
 )
-
-
-@finds(GIN36)
 def out_of_range(context: Context) -> Iterator[Found]:
     """Finds each number that is outside its range."""
     for binding, given in literals(context, _RANGES):
@@ -195,10 +189,10 @@ _OF_NONE: Mapping[str, str] = {
     "seed": r"use a new seed each run(/restart)?",
     "num_examples": r"use all examples( in the (infer_eval )?dataset)?",
 }
-_HEAD = examples.head("finetune", "from t5x import utils")
+_HEAD = run_head("finetune", "from t5x import utils")
 
 
-GIN23 = Mistake(
+@Rule(
     "GIN23",
     "comment that contradicts its value",
     severity=Severity.WARNING,
@@ -209,9 +203,6 @@ GIN23 = Mistake(
     bad=Example(_HEAD + "TRAIN_STEPS = 2_680_000  # 2_650_000 + 50_000\n", at="TRAIN_STEPS"),
     good=Example(_HEAD + "TRAIN_STEPS = 2_700_000  # 2_650_000 + 50_000\n"),
 )
-
-
-@finds(GIN23)
 def stale_comment(context: Context) -> Iterator[Found]:
     """Finds each of the user's comments whose arithmetic does not match the value, or that are about another value."""
     for statement in context.program.final.values():
@@ -262,7 +253,7 @@ def _partitioner(context: Context) -> ConfiguredObject:
     return run_function(context).built("partitioner", *_PARTITIONERS)
 
 
-MSH03 = Mistake(
+MSH03 = Rule(
     "MSH03",
     "number of partitions or submesh that the slice has no mesh for",
     why=(
@@ -278,7 +269,7 @@ MSH03 = Mistake(
 )
 
 
-@finds(MSH03)
+@MSH03
 def submesh_of_other_length(context: Context) -> Iterator[Found]:
     """Finds a submesh that does not have one number for each dimension of a slice."""
     submesh = _partitioner(context).parameter("model_parallel_submesh", (tuple, list))
@@ -293,7 +284,7 @@ def submesh_of_other_length(context: Context) -> Iterator[Found]:
     )
 
 
-MSH02 = Mistake(
+MSH02 = Rule(
     "MSH02",
     "batch size that the mesh's data axis does not divide",
     why=(
@@ -306,7 +297,7 @@ MSH02 = Mistake(
 )
 
 
-@finds(MSH02)
+@MSH02
 def batch_on_mesh(context: Context) -> Iterator[Found]:
     """Finds each batch size that the data axis does not divide, if both it and the partitions are literals."""
     partitioner = _partitioner(context)
@@ -348,10 +339,10 @@ def _batches(run: ConfiguredObject) -> Iterator[tuple[ParameterValue, list[str]]
 
 _SIZES = ("emb_dim", "head_dim", "mlp_dim", "vocab_size")
 _ROWS, _COLUMNS = 8, 128
-_SMALL = examples.head("pretrain", "from t5x.examples.t5 import network", model="small")
+_SMALL = run_head("pretrain", "from t5x.examples.t5 import network", model="small")
 
 
-MSH14 = Mistake(
+@Rule(
     "MSH14",
     "model size that is not a multiple of 8",
     severity=Severity.NOTE,
@@ -362,9 +353,6 @@ MSH14 = Mistake(
     bad=Example(_SMALL + "network.T5Config.head_dim = 60\n", at="network.T5Config.head_dim"),
     good=Example(_SMALL + "network.T5Config.head_dim = 64\n"),
 )
-
-
-@finds(MSH14)
 def padded_sizes(context: Context) -> Iterator[Found]:
     """Finds each size of the model that does not fill whole tiles, except T5X's own sizes."""
     for binding, given in literals(context, dict.fromkeys(NETWORK_CONFIGS, _SIZES)):

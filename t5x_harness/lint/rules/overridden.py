@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding, scope_chain
 from t5x_harness.gin.values import Reference, format_value, is_required, same_value
 from t5x_harness.lint.edits import move_below, rename_scope
-from t5x_harness.lint.rule import Context, finds
+from t5x_harness.lint.rule import Context
 from t5x_harness.spec import Edit, Location, Severity
 from t5x_harness.system.misspelling import closest, meant
 
-GIN04 = Mistake(
+
+@Rule(
     "GIN04",
     "binding above the include that overrides it",
     severity=Severity.WARNING,
@@ -26,11 +26,8 @@ GIN04 = Mistake(
         "include 't5x/examples/t5/t5_1_1/tiny.gin'\nBATCH_SIZE = 7\ninclude 't5x/configs/runs/pretrain.gin'\n",
         at="BATCH_SIZE",
     ),
-    good=Example(examples.head("pretrain") + "BATCH_SIZE = 7\n"),
+    good=Example(run_head("pretrain") + "BATCH_SIZE = 7\n"),
 )
-
-
-@finds(GIN04)
 def overridden_by_include(context: Context) -> Iterator[Found]:
     """Finds each binding whose value an include or a later file replaces with another."""
     program = context.program
@@ -127,19 +124,14 @@ def _moved(program: GinProgram, statement: Binding | MacroBinding, include: Loca
     return move_below(program, here, include.line)
 
 
-GIN34 = Mistake(
+@Rule(
     "GIN34",
     "bound twice in one file",
     severity=Severity.WARNING,
     why="The last binding wins silently: the first one is there for readers only, and misleads them.",
-    bad=Example(
-        examples.head("pretrain") + "BATCH_SIZE = 8\nEVAL_PERIOD = 100\nBATCH_SIZE = 16\n", at="BATCH_SIZE = 8"
-    ),
-    good=Example(examples.head("pretrain") + "BATCH_SIZE = 16\nEVAL_PERIOD = 100\n"),
+    bad=Example(run_head("pretrain") + "BATCH_SIZE = 8\nEVAL_PERIOD = 100\nBATCH_SIZE = 16\n", at="BATCH_SIZE = 8"),
+    good=Example(run_head("pretrain") + "BATCH_SIZE = 16\nEVAL_PERIOD = 100\n"),
 )
-
-
-@finds(GIN34)
 def bound_twice(context: Context) -> Iterator[Found]:
     """Finds each value that one file binds twice: a note if both values are the same."""
     again: dict[object, Binding | MacroBinding] = {}
@@ -163,12 +155,13 @@ def bound_twice(context: Context) -> Iterator[Found]:
         )
 
 
-_HEAD = examples.head("pretrain", "from t5x import utils")
+_HEAD = run_head("pretrain", "from t5x import utils")
 
 
-GIN05 = Mistake(
+@Rule(
     "GIN05",
     "binding beaten by a scoped one",
+    whole_program=True,
     severity=Severity.WARNING,
     why=(
         "For `@train/utils.DatasetConfig()` a binding of `train/utils.DatasetConfig.batch_size` beats one of "
@@ -178,9 +171,6 @@ GIN05 = Mistake(
     bad=Example(_HEAD + "utils.DatasetConfig.batch_size = 9\n", at="utils.DatasetConfig.batch_size"),
     good=Example(_HEAD + "train/utils.DatasetConfig.batch_size = 9\n"),
 )
-
-
-@finds(GIN05, whole_program=True)
 def beaten_by_scope(context: Context) -> Iterator[Found]:
     """Finds each final binding that no use of its configurable reads."""
     program = context.program
@@ -208,12 +198,13 @@ def beaten_by_scope(context: Context) -> Iterator[Found]:
         )
 
 
-_WITH_MAIN = examples.head("pretrain", "import __main__ as train_script", "from t5x import utils")
+_WITH_MAIN = run_head("pretrain", "import __main__ as train_script", "from t5x import utils")
 
 
-GIN30 = Mistake(
+@Rule(
     "GIN30",
     "nested scope that does not take an inner scope's bindings",
+    whole_program=True,
     why=(
         "`@big/train/X()` takes the bindings of `big` and of `big/train`, and not those of `train`: what is bound "
         "there is missing, or silently stays at its default."
@@ -224,9 +215,6 @@ GIN30 = Mistake(
     ),
     good=Example(_WITH_MAIN + "train_script.train.train_dataset_cfg = @train/utils.DatasetConfig()\n"),
 )
-
-
-@finds(GIN30, whole_program=True)
 def nested_scope(context: Context) -> Iterator[Found]:
     """Finds calls in a nested scope: an error if an argument is missing, a warning if a default is taken."""
     for reference, statement in context.program.uses():
@@ -264,17 +252,15 @@ def _inner_scopes(reference: Reference) -> frozenset[str]:
 _USUAL = ("train", "train_eval", "infer_eval")
 
 
-GIN06 = Mistake(
+@Rule(
     "GIN06",
     "scope that nothing opens",
+    whole_program=True,
     severity=Severity.WARNING,
     why="Scopes are free text: a misspelt one is a new one, and what is bound in it is never used.",
     bad=Example(_HEAD + "trian/utils.DatasetConfig.pack = False\n", at="trian/"),
     good=Example(_HEAD + "train/utils.DatasetConfig.pack = False\n"),
 )
-
-
-@finds(GIN06, whole_program=True)
 def unknown_scope(context: Context) -> Iterator[Found]:
     """Finds each scope that nothing opens: a note if it is one of T5X's own that this run does not use."""
     program = context.program

@@ -7,14 +7,13 @@ import unicodedata
 from collections.abc import Iterator
 
 from t5x_harness.buckets.addresses import bucket_fault
-from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.values import format_value
-from t5x_harness.lint.rule import Context, ParameterValue, finds, restore_config, run_function, save_config
+from t5x_harness.lint.rule import Context, ParameterValue, restore_config, run_function, save_config
 from t5x_harness.spec import Mode, Severity
 
-_HEAD = examples.head("pretrain")
-_FINETUNE = examples.head("finetune")
+_HEAD = run_head("pretrain")
+_FINETUNE = run_head("finetune")
 
 
 def _output(context: Context) -> ParameterValue | None:
@@ -37,7 +36,7 @@ def _is_relative(path: str) -> bool:
     return not path.startswith("/") and "://" not in path
 
 
-CKP11 = Mistake(
+@Rule(
     "CKP11",
     "relative path for checkpoints",
     why=(
@@ -47,9 +46,6 @@ CKP11 = Mistake(
     bad=Example(_HEAD + "MODEL_DIR = './runs/first'\n", at="MODEL_DIR"),
     good=Example(_HEAD + "MODEL_DIR = '/data/runs/first'\n"),
 )
-
-
-@finds(CKP11)
 def relative_path(context: Context) -> Iterator[Found]:
     """Finds relative folders: an error for saving, a warning for restoring, because an old format allows it."""
     output = _output(context)
@@ -69,7 +65,7 @@ def relative_path(context: Context) -> Iterator[Found]:
 _ABSOLUTE = "write the whole path, from / or gs:// on"
 
 
-CKP12 = Mistake(
+@Rule(
     "CKP12",
     "checkpoints saved through /gcs/",
     severity=Severity.WARNING,
@@ -82,9 +78,6 @@ CKP12 = Mistake(
     bad=Example(_HEAD + "MODEL_DIR = '/gcs/bucket/run'\n", at="MODEL_DIR"),
     good=Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n"),
 )
-
-
-@finds(CKP12)
 def mounted_bucket(context: Context) -> Iterator[Found]:
     """Finds checkpoints written through a mounted bucket."""
     output = _output(context)
@@ -96,7 +89,7 @@ def _as_gs(given: ParameterValue) -> str:
     return f"write {given.at} = {format_value('gs://' + given.value.removeprefix('/gcs/'), limit=200)}"
 
 
-GCS03 = Mistake(
+@Rule(
     "GCS03",
     "bucket named both /gcs/ and gs://",
     severity=Severity.WARNING,
@@ -112,9 +105,6 @@ GCS03 = Mistake(
         _FINETUNE + "MODEL_DIR = 'gs://bucket/run'\nINITIAL_CHECKPOINT_PATH = 'gs://bucket/t5/checkpoint_1000'\n"
     ),
 )
-
-
-@finds(GCS03)
 def two_forms(context: Context) -> Iterator[Found]:
     """Finds a bucket that is used under both of its names; the finding is at the name that begins with /gcs/."""
     output, checkpoint = _output(context), _checkpoint(context)
@@ -130,7 +120,7 @@ def two_forms(context: Context) -> Iterator[Found]:
             )
 
 
-GCS08 = Mistake(
+@Rule(
     "GCS08",
     "double slash in a gs:// path",
     severity=Severity.WARNING,
@@ -141,9 +131,6 @@ GCS08 = Mistake(
     bad=Example(_HEAD + "MODEL_DIR = 'gs://bucket//run'\n", at="MODEL_DIR"),
     good=Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n"),
 )
-
-
-@finds(GCS08)
 def double_slash(context: Context) -> Iterator[Found]:
     """Finds each path at gs:// with an empty part."""
     output = None if context.program.mode is Mode.INFER else _output(context)
@@ -157,7 +144,7 @@ def double_slash(context: Context) -> Iterator[Found]:
             )
 
 
-GCS10 = Mistake(
+@Rule(
     "GCS10",
     "bucket name that Cloud Storage does not allow",
     why=(
@@ -167,9 +154,6 @@ GCS10 = Mistake(
     bad=Example(_HEAD + "MODEL_DIR = 'gs://My_Bucket/run'\n", at="MODEL_DIR"),
     good=Example(_HEAD + "MODEL_DIR = 'gs://my_bucket/run'\n"),
 )
-
-
-@finds(GCS10)
 def bucket_name(context: Context) -> Iterator[Found]:
     """Finds a bucket name that Cloud Storage refuses, in a path to which the run writes or from which it restores."""
     for given, faulty in ((_output(context), ""), (_checkpoint(context), r"[^a-z0-9._-]")):
@@ -184,7 +168,7 @@ def bucket_name(context: Context) -> Iterator[Found]:
             )
 
 
-GCS11 = Mistake(
+@Rule(
     "GCS11",
     "path that holds a variable, backslashes, quotes, or what does not show",
     severity=Severity.WARNING,
@@ -196,9 +180,6 @@ GCS11 = Mistake(
     bad=Example(_HEAD + "MODEL_DIR = '/data/$USER/run'\n", at="MODEL_DIR"),
     good=Example(_HEAD + "MODEL_DIR = '/data/me/run'\n"),
 )
-
-
-@finds(GCS11)
 def taken_literally(context: Context) -> Iterator[Found]:
     """Finds each path with text that nothing expands, or with invisible characters."""
     for given in (_output(context), _checkpoint(context)):
@@ -236,7 +217,7 @@ _QUOTES = frozenset("'\"`\u2018\u2019\u201c\u201d")
 _HIDDEN = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})  # categories of Unicode: controls, formats and separators
 
 
-CKP25 = Mistake(
+@Rule(
     "CKP25",
     "MODEL_DIR inside a checkpoint",
     severity=Severity.WARNING,
@@ -248,9 +229,6 @@ CKP25 = Mistake(
     bad=Example(_HEAD + "MODEL_DIR = 'gs://bucket/run/checkpoint_1000'\n", at="MODEL_DIR"),
     good=Example(_HEAD + "MODEL_DIR = 'gs://bucket/run'\n"),
 )
-
-
-@finds(CKP25)
 def inside_checkpoint(context: Context) -> Iterator[Found]:
     """Finds training that would write into a checkpoint."""
     output = _output(context) if context.program.mode is Mode.TRAIN else None

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import BINDINGS, Binding, Block, GinProgram, MacroBinding
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.gin.values import references_in
 from t5x_harness.lint.edits import REGISTRATION, add_import, begin_with, raise_registration, remove, rename_selector
-from t5x_harness.lint.rule import Context, finds
+from t5x_harness.lint.rule import Context
 from t5x_harness.spec import Edit
 from t5x_harness.system.misspelling import closest, meant
 
@@ -56,16 +55,17 @@ def _selectors(program: GinProgram, snapshot: Snapshot, file: str) -> Iterator[t
             yield problem.subject, targets[0] if len(targets) == 1 else None
 
 
-_HEAD = examples.head("pretrain")
+_HEAD = run_head("pretrain")
 
 
 def _is_alias(program: GinProgram, problem: Problem) -> bool:
     return problem.location.file == BINDINGS and problem.subject.split(".")[0] in program.main_aliases
 
 
-GIN10 = Mistake(
+@Rule(
     "GIN10",
     "name that is not registered at this point",
+    whole_program=True,
     why=(
         "Without `from __gin__ import dynamic_registration` a file may only use names that an earlier include has "
         "registered: change the order of the includes and it fails with `No configurable matching …`."
@@ -77,9 +77,6 @@ GIN10 = Mistake(
         + "utils.SaveCheckpointConfig.period = 50\n"
     ),
 )
-
-
-@finds(GIN10, whole_program=True)
 def not_registered(context: Context) -> Iterator[Found]:
     """Finds each name that matches no configurable registered by then, or several."""
     # A missing include might have registered a name that has no match.
@@ -114,7 +111,7 @@ def not_registered(context: Context) -> Iterator[Found]:
         )
 
 
-GIN11 = Mistake(
+@Rule(
     "GIN11",
     "dynamic registration below other imports",
     why=(
@@ -124,9 +121,6 @@ GIN11 = Mistake(
     bad=Example("import seqio\nfrom __gin__ import dynamic_registration\n", at="from __gin__"),
     good=Example("from __gin__ import dynamic_registration\nimport seqio\n"),
 )
-
-
-@finds(GIN11)
 def late_registration(context: Context) -> Iterator[Found]:
     """Finds dynamic registration below other imports, or twice in a file."""
     for problem in context.program.problems_of(ProblemKind.LATE_REGISTRATION):
@@ -145,7 +139,7 @@ def late_registration(context: Context) -> Iterator[Found]:
         )
 
 
-GIN28 = Mistake(
+@Rule(
     "GIN28",
     "alias of __main__ on the command line",
     why=(
@@ -155,9 +149,6 @@ GIN28 = Mistake(
     bad=Example(_HEAD, bindings=("train_script.train.eval_period = 5",), at="train_script.train"),
     good=Example(_HEAD, bindings=("train.eval_period = 5",)),
 )
-
-
-@finds(GIN28)
 def alias_on_command_line(context: Context) -> Iterator[Found]:
     """Finds ``--gin.train_script.train.…``: an alias that exists only in gin files."""
     for problem in context.program.problems_of(ProblemKind.UNKNOWN_SELECTOR):
@@ -171,7 +162,7 @@ def alias_on_command_line(context: Context) -> Iterator[Found]:
             )
 
 
-GIN29 = Mistake(
+@Rule(
     "GIN29",
     "symbol that this file does not import",
     why=(
@@ -188,9 +179,6 @@ GIN29 = Mistake(
         + "adafactor.Adafactor.decay_rate = 0.9\n"
     ),
 )
-
-
-@finds(GIN29)
 def symbol_not_imported(context: Context) -> Iterator[Found]:
     """Finds each symbol that a file uses but only another file imports, once per file."""
     first: dict[tuple[str, str], Problem] = {}

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import restored_from, training
-from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.findings.rule import FILES, FOLDER, Found, Rule, restored_from, trained, training
 from t5x_harness.gin.values import Reference, format_value
 from t5x_harness.lint.rule import (
     ConfiguredObject,
     Context,
     ParameterValue,
     absent_checkpoint,
-    finds,
     restore_config,
     run_function,
     save_config,
@@ -22,9 +19,9 @@ from t5x_harness.lint.rule import (
 from t5x_harness.spec import Mode
 from t5x_harness.system.misspelling import closest
 
-_WRITTEN = {"model/checkpoint_1000": examples.trained()}
+_WRITTEN = {"model/checkpoint_1000": trained()}
 
-CKP04 = Mistake(
+CKP04 = Rule(
     "CKP04",
     "checkpoint that does not exist",
     why=(
@@ -38,14 +35,14 @@ CKP04 = Mistake(
     ),
     bad=training(
         *restored_from("model/checkpoint_1001"),
-        files={**examples.FILES, "model/checkpoint_1000/checkpoint": ""},
+        files={**FILES, "model/checkpoint_1000/checkpoint": ""},
         at="utils.RestoreCheckpointConfig.path",
     ),
     good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
 )
 
 
-@finds(CKP04)
+@CKP04
 def missing_checkpoint(context: Context) -> Iterator[Found]:
     """Finds a checkpoint that is neither in the user's bucket nor next to other checkpoints of its run."""
     missing = absent_checkpoint(context)
@@ -70,7 +67,7 @@ def _uses_orbax(context: Context) -> bool:
     return run_function(context).value("use_orbax", True) is True
 
 
-CKP05 = Mistake(
+CKP05 = Rule(
     "CKP05",
     "checkpoint path that does not fit the restore mode",
     why=(
@@ -84,7 +81,7 @@ CKP05 = Mistake(
 )
 
 
-@finds(CKP05)
+@CKP05
 def path_against_mode(context: Context) -> Iterator[Found]:
     """Finds a run's folder in place of a single checkpoint, or the reverse."""
     restore = restore_config(context)
@@ -125,7 +122,7 @@ def _checkpoint_meant(name: str) -> str | None:
     return f"checkpoint_{match[2]}"
 
 
-CKP19 = Mistake(
+CKP19 = Rule(
     "CKP19",
     "restore settings that T5X refuses",
     why=(
@@ -145,7 +142,7 @@ CKP19 = Mistake(
 )
 
 
-@finds(CKP19)
+@CKP19
 def restore_mode(context: Context) -> Iterator[Found]:
     """Finds a restore mode that the run does not support, and checkpoint managers of two kinds."""
     restore = restore_config(context)
@@ -200,7 +197,7 @@ def _transformation(restore: ConfiguredObject) -> ParameterValue | None:
     return functions if functions is not None and functions.value not in ((), [], None) else None
 
 
-CKP17 = Mistake(
+CKP17 = Rule(
     "CKP17",
     "fallback_to_scratch without what it needs",
     why=(
@@ -213,7 +210,7 @@ CKP17 = Mistake(
 )
 
 
-@finds(CKP17)
+@CKP17
 def fallback_incomplete(context: Context) -> Iterator[Found]:
     """Finds ``fallback_to_scratch`` without a transformation, or without a seed."""
     run, restore = run_function(context), restore_config(context)
@@ -235,7 +232,7 @@ def fallback_incomplete(context: Context) -> Iterator[Found]:
         )
 
 
-CKP18 = Mistake(
+CKP18 = Rule(
     "CKP18",
     "restore settings that the checkpoint's layout does not take",
     why=(
@@ -248,17 +245,17 @@ CKP18 = Mistake(
         "`NOT_FOUND`, or another array of that name is taken silently."
     ),
     bad=training(
-        f"utils.RestoreCheckpointConfig.path = '{examples.FOLDER}/model.ckpt-1000'",
+        f"utils.RestoreCheckpointConfig.path = '{FOLDER}/model.ckpt-1000'",
         _SPECIFIC,
         _MAP,
-        files={**examples.FILES, "model.ckpt-1000.index": ""},
+        files={**FILES, "model.ckpt-1000.index": ""},
         at="utils.RestoreCheckpointConfig.assignment_map",
     ),
     good=training(*restored_from("model/checkpoint_1000"), checkpoints=_WRITTEN),
 )
 
 
-@finds(CKP18)
+@CKP18
 def tensor_flow_checkpoint(context: Context) -> Iterator[Found]:
     """Finds a checkpoint of Mesh TensorFlow that is used in a way that T5X does not support."""
     restore = restore_config(context)

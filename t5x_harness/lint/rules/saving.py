@@ -5,17 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Example, Found, Mistake
-from t5x_harness.lint.rule import Context, ParameterValue, finds, run_function, save_config, start_step
+from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
+from t5x_harness.lint.rule import Context, ParameterValue, run_function, save_config, start_step
 from t5x_harness.spec import Mode, Severity
 
 _MANY = 50
-_HEAD = examples.head("pretrain", "from t5x import utils")
+_HEAD = run_head("pretrain", "from t5x import utils")
 
 
-CKP14 = Mistake(
+@Rule(
     "CKP14",
     "many checkpoints, all of them kept",
     severity=Severity.NOTE,
@@ -26,9 +24,6 @@ CKP14 = Mistake(
     bad=Example(_HEAD + "TRAIN_STEPS = 1_000_000\n", at="TRAIN_STEPS"),
     good=Example(_HEAD + "TRAIN_STEPS = 1_000_000\nutils.SaveCheckpointConfig.keep = 5\n"),
 )
-
-
-@finds(CKP14)
 def every_checkpoint_kept(context: Context) -> Iterator[Found]:
     """Finds many checkpoints that are never deleted, at the user's statement that is closest to the cause."""
     train, save = run_function(context, Mode.TRAIN), save_config(context)
@@ -54,7 +49,7 @@ def every_checkpoint_kept(context: Context) -> Iterator[Found]:
     )
 
 
-CKP23 = Mistake(
+CKP23 = Rule(
     "CKP23",
     "no checkpoint is saved",
     why=(
@@ -67,7 +62,7 @@ CKP23 = Mistake(
 )
 
 
-@finds(CKP23)
+@CKP23
 def nothing_saved(context: Context) -> Iterator[Found]:
     """Finds a config for saving checkpoints that saves none."""
     save = save_config(context)
@@ -93,7 +88,7 @@ def _dataset_seed(context: Context) -> ParameterValue | None:
     return None if seed is None or context.in_t5x(seed.at.location) else seed
 
 
-CKP15 = Mistake(
+@Rule(
     "CKP15",
     "seeded training data whose position is not saved",
     severity=Severity.WARNING,
@@ -104,9 +99,6 @@ CKP15 = Mistake(
     bad=Example(_SEEDED, at="train/utils.DatasetConfig.seed"),
     good=Example(_SEEDED + "utils.SaveCheckpointConfig.save_dataset = True\nRANDOM_SEED = 0\n"),
 )
-
-
-@finds(CKP15)
 def seed_without_position(context: Context) -> Iterator[Found]:
     """Finds data in a fixed order whose position is not saved."""
     seed, save = _dataset_seed(context), save_config(context)
@@ -127,7 +119,7 @@ def seed_without_position(context: Context) -> Iterator[Found]:
     )
 
 
-POD07 = Mistake(
+@Rule(
     "POD07",
     "seeded run that does not repeat itself",
     severity=Severity.NOTE,
@@ -139,9 +131,6 @@ POD07 = Mistake(
     bad=Example(_SEEDED + "utils.SaveCheckpointConfig.save_dataset = True\n", at="train/utils.DatasetConfig.seed"),
     good=Example(_SEEDED + "utils.SaveCheckpointConfig.save_dataset = True\nRANDOM_SEED = 0\n"),
 )
-
-
-@finds(POD07)
 def not_repeatable(context: Context) -> Iterator[Found]:
     """Finds a seeded run that does not repeat itself, or does so only on the same mesh."""
     train = run_function(context, Mode.TRAIN)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
 from t5x_harness.lint.rule import (
     ConfiguredObject,
     Context,
     ParameterValue,
     absent_checkpoint,
     evaluates,
-    finds,
     initial_step,
     restore_config,
     run_function,
@@ -32,7 +29,7 @@ FROM_CHECKPOINT = (
 """Lines of an example that starts from a checkpoint."""
 
 
-MSH12 = Mistake(
+MSH12 = Rule(
     "MSH12",
     "periods that are not multiples of the smallest one",
     why=(
@@ -48,7 +45,7 @@ MSH12 = Mistake(
 )
 
 
-@finds(MSH12)
+@MSH12
 def periods(context: Context) -> Iterator[Found]:
     """Finds each period that is not a multiple of the smallest one."""
     train = run_function(context, Mode.TRAIN)
@@ -85,7 +82,7 @@ def _steps(context: Context) -> tuple[ParameterValue, int, str] | None:
     return total, step, path.value
 
 
-CKP01 = Mistake(
+CKP01 = Rule(
     "CKP01",
     "fewer total steps than the checkpoint's step",
     why=(
@@ -97,7 +94,7 @@ CKP01 = Mistake(
 )
 
 
-@finds(CKP01)
+@CKP01
 def steps_below_checkpoint(context: Context) -> Iterator[Found]:
     """Finds total steps that are below the checkpoint's step."""
     found = _steps(context)
@@ -110,7 +107,7 @@ def steps_below_checkpoint(context: Context) -> Iterator[Found]:
         )
 
 
-CKP02 = Mistake(
+CKP02 = Rule(
     "CKP02",
     "no step left to train",
     why=(
@@ -122,7 +119,7 @@ CKP02 = Mistake(
 )
 
 
-@finds(CKP02)
+@CKP02
 def no_steps_left(context: Context) -> Iterator[Found]:
     """Finds total steps that equal the checkpoint's step."""
     found = _steps(context)
@@ -156,7 +153,7 @@ def _names(factors: str) -> list[str]:
     return [name.strip() for name in factors.split("*")]
 
 
-GIN24 = Mistake(
+GIN24 = Rule(
     "GIN24",
     "learning rate schedule that counts from the pretrained step",
     severity=Severity.WARNING,
@@ -174,7 +171,7 @@ GIN24 = Mistake(
 )
 
 
-@finds(GIN24)
+@GIN24
 def schedule_not_shifted(context: Context) -> Iterator[Found]:
     """Finds schedules that are over when the run begins: a note if the run may continue pretraining."""
     schedule, initial = _schedule(context), initial_step(context)
@@ -230,7 +227,7 @@ def _over(schedule: ConfiguredObject, initial: int, factors: ParameterValue) -> 
         )
 
 
-GIN26 = Mistake(
+GIN26 = Rule(
     "GIN26",
     "unknown factor in the learning rate schedule",
     why="T5X raises `Unknown factor` while it traces the train step, after it restored the checkpoint.",
@@ -242,7 +239,7 @@ GIN26 = Mistake(
 )
 
 
-@finds(GIN26)
+@GIN26
 def unknown_factor(context: Context) -> Iterator[Found]:
     """Finds each factor that is neither in T5X's record nor in the T5X in use."""
     factors = _schedule(context).parameter("factors", str)
@@ -269,7 +266,7 @@ _FAMILIES: Mapping[str, str] = {
     "ByT5": r"byt5_(small|base|large|xl|xxl)",
 }
 _FINETUNED = (
-    examples.head("finetune", model="base")
+    run_head("finetune", model="base")
     + "INITIAL_CHECKPOINT_PATH = 'gs://t5-data/pretrained_models/t5x/t5_1_1_base/checkpoint_1000000'\n"
 )
 
@@ -283,7 +280,7 @@ def _family(path: str) -> str | None:
     return next((family for family, names in _FAMILIES.items() if re.fullmatch(names, match[1])), None)
 
 
-GIN25 = Mistake(
+@Rule(
     "GIN25",
     "loss normalization that is not the checkpoint's",
     severity=Severity.WARNING,
@@ -294,9 +291,6 @@ GIN25 = Mistake(
     bad=Example(_FINETUNED, at="INITIAL_CHECKPOINT_PATH"),
     good=Example(_FINETUNED + "LOSS_NORMALIZING_FACTOR = 233472\n"),
 )
-
-
-@finds(GIN25)
 def loss_normalizing(context: Context) -> Iterator[Found]:
     """Finds a public checkpoint that is fine-tuned without its own normalization of the loss."""
     train, restore = run_function(context, Mode.TRAIN), restore_config(context)

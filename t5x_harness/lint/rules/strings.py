@@ -8,13 +8,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
 from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.edits import set_literal
-from t5x_harness.lint.rule import Context, finds, restore_config, run_function, save_config
+from t5x_harness.lint.rule import Context, restore_config, run_function, save_config
 from t5x_harness.lint.rules.numbers import COUNTS, LENGTHS, NETWORK_CONFIGS, literals, read_as
 from t5x_harness.spec import Edit, Mode, Severity
 from t5x_harness.system.misspelling import closest, meant
@@ -40,7 +38,7 @@ _NEEDED: Mapping[type, str] = {
 }
 
 
-GIN08 = Mistake(
+GIN08 = Rule(
     "GIN08",
     "string or list where a number, boolean, None, tuple or dict is needed",
     why=(
@@ -58,7 +56,7 @@ GIN08 = Mistake(
 )
 
 
-@finds(GIN08)
+@GIN08
 def quoted_value(context: Context) -> Iterator[Found]:
     """Finds each value that is clearly meant to have another type: a string, or a list for a count."""
     seen: set[tuple[str, str, str]] = set()
@@ -168,19 +166,16 @@ def _literal(text: str) -> Any:
 
 
 _MODES = ("predict", "score", "predict_with_aux")
-_HEAD = examples.head("infer")
+_HEAD = run_head("infer")
 
 
-INF04 = Mistake(
+@Rule(
     "INF04",
     "mode of inference that does not exist",
     why="T5X refuses it only after the job has started and written its config, with `mode must be one of`.",
     bad=Example(_HEAD, bindings=("infer.mode = 'generate'",), at="infer.mode"),
     good=Example(_HEAD, bindings=("infer.mode = 'predict_with_aux'",)),
 )
-
-
-@finds(INF04)
 def infer_mode(context: Context) -> Iterator[Found]:
     """Finds a mode that T5X's ``infer`` does not support."""
     for given, near, edits in _misnamed(context, "__main__.infer", "mode", _MODES):
@@ -200,12 +195,12 @@ def _misnamed(
 
 
 _POLICIES = ("none", "minimal", "full")
-_SCALABLE = examples.head("pretrain", "from t5x.examples.scalable_t5 import network", model="small").replace(
+_SCALABLE = run_head("pretrain", "from t5x.examples.scalable_t5 import network", model="small").replace(
     "examples/t5/", "examples/scalable_t5/"
 )
 
 
-MOD03 = Mistake(
+@Rule(
     "MOD03",
     "remat policy that does not exist, which T5X takes for 'full'",
     severity=Severity.WARNING,
@@ -217,9 +212,6 @@ MOD03 = Mistake(
     bad=Example(_SCALABLE + "network.T5Config.remat_policy = 'minmal'\n", at="network.T5Config.remat_policy"),
     good=Example(_SCALABLE + "network.T5Config.remat_policy = 'minimal'\n"),
 )
-
-
-@finds(MOD03)
 def unknown_remat_policy(context: Context) -> Iterator[Found]:
     """Finds each remat policy of a scalable network that T5X treats as another one."""
     for given, near, edits in _misnamed(context, NETWORK_CONFIGS[1], "remat_policy", _POLICIES):
@@ -237,19 +229,16 @@ _TYPES = (
 ).split()
 _OTHER_NAMES = frozenset("float int uint half single double complex longdouble intc".split())
 _SHORT = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "f32": "float32", "float": "float32"}
-_NETWORK = examples.head("pretrain", "from t5x.examples.t5 import network")
+_NETWORK = run_head("pretrain", "from t5x.examples.t5 import network")
 
 
-GIN35 = Mistake(
+@Rule(
     "GIN35",
     "dtype that does not exist",
     why="The model asks JAX for the type when it is built, and stops with `data type not understood`.",
     bad=Example(_NETWORK + "network.T5Config.dtype = 'bfloat15'\n", at="network.T5Config.dtype"),
     good=Example(_NETWORK + "network.T5Config.dtype = 'bfloat16'\n"),
 )
-
-
-@finds(GIN35)
 def unknown_type(context: Context) -> Iterator[Found]:
     """Finds a type that JAX does not have, in each of T5X's models."""
     said: set[tuple[str, str, str]] = set()
@@ -276,23 +265,20 @@ def _may_exist(name: str) -> bool:
     return re.fullmatch(r"(?:bfloat|float|uint|int|bf|fp|complex)\d+", name) is None and closest(name, _TYPES) is None
 
 
-_TRAIN = examples.head("pretrain", "from t5x import utils")
+_TRAIN = run_head("pretrain", "from t5x import utils")
 _INFER = (
-    examples.head("infer", "import __main__ as infer_script", "from t5x import utils")
+    run_head("infer", "import __main__ as infer_script", "from t5x import utils")
     + "infer_script.infer.mode = 'score'\n"
 )
 
 
-CKP20 = Mistake(
+@Rule(
     "CKP20",
     "checkpoint dtype that T5X does not know",
     why="T5X takes None, 'float32' and 'bfloat16', and for restoring 'float16' too; it refuses all other names.",
     bad=Example(_TRAIN + "utils.SaveCheckpointConfig.dtype = 'fp32'\n", at="utils.SaveCheckpointConfig.dtype"),
     good=Example(_TRAIN + "utils.SaveCheckpointConfig.dtype = 'float32'\n"),
 )
-
-
-@finds(CKP20)
 def checkpoint_dtype(context: Context) -> Iterator[Found]:
     """Finds a dtype that T5X's checkpoint configs refuse, for saving and for restoring."""
     parts = {("float32", "bfloat16"): save_config, ("float32", "float16", "bfloat16"): restore_config}
@@ -308,7 +294,7 @@ def checkpoint_dtype(context: Context) -> Iterator[Found]:
         )
 
 
-INF09 = Mistake(
+@Rule(
     "INF09",
     "scores from parameters rounded to bfloat16",
     severity=Severity.NOTE,
@@ -319,9 +305,6 @@ INF09 = Mistake(
     bad=Example(_INFER, at="infer_script.infer.mode"),
     good=Example(_INFER + "utils.RestoreCheckpointConfig.dtype = 'float32'\n"),
 )
-
-
-@finds(INF09)
 def scores_in_bfloat16(context: Context) -> Iterator[Found]:
     """Finds scores that are computed with rounded parameters."""
     mode = run_function(context, Mode.INFER).parameter("mode")

@@ -6,12 +6,11 @@ import re
 import unicodedata
 from collections.abc import Iterator
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.rule import Example, Found, Mistake
+from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import BINDINGS
 from t5x_harness.lint.edits import write_value
-from t5x_harness.lint.rule import Context, finds
+from t5x_harness.lint.rule import Context
 from t5x_harness.system.misspelling import closest, meant
 
 _STRING_OR_REST = re.compile(r"""(['"])(?:\\.|(?!\1).)*\1|['"#].*""", re.DOTALL)
@@ -61,7 +60,7 @@ def unseen_character(line: str, detail: str) -> tuple[str, str] | None:
 
 
 _ASSIGNMENT = re.compile(r"(?P<key>[\w./]+)\s*=\s*(?P<value>.*\S)")
-_HEAD = examples.head("finetune")
+_HEAD = run_head("finetune")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _PATH = re.compile(r"(?:[a-z][a-z0-9+]*://|/|\./|\.\./|~/)[\w./:~-]+")
 _WORD = re.compile(r"[a-z][a-z0-9_]*")
@@ -87,16 +86,14 @@ _BOUND = (
     "train/utils.DatasetConfig.batch_size = "
 )
 
-GIN19 = Mistake(
+
+@Rule(
     "GIN19",
     "macro used without %",
     why="A bare word is not a Gin value. Gin's own words for it are `malformed node or string … <ast.Name object …>`.",
     bad=Example(_BOUND + "BATCH_SIZE\n", at="train/utils.DatasetConfig.batch_size"),
     good=Example(_BOUND + "%BATCH_SIZE\n"),
 )
-
-
-@finds(GIN19)
 def forgotten_percent(context: Context) -> Iterator[Found]:
     """Finds each syntax error that a ``%`` fixes."""
     for problem in context.program.problems_of(ProblemKind.SYNTAX):
@@ -122,7 +119,7 @@ def _carried_over(problem: Problem) -> str | None:
     return bare if match is not None and re.fullmatch(r"[\d_.]+|True|False|None|%\w+", match["value"]) else None
 
 
-VTX07 = Mistake(
+@Rule(
     "VTX07",
     "comma or quote of an argument list in a binding",
     why=(
@@ -133,9 +130,6 @@ VTX07 = Mistake(
     bad=Example(_HEAD, bindings=("EVALUATOR_NUM_EXAMPLES = 500,",), at="EVALUATOR_NUM_EXAMPLES"),
     good=Example(_HEAD, bindings=("EVALUATOR_NUM_EXAMPLES = 500",)),
 )
-
-
-@finds(VTX07)
 def carried_over(context: Context) -> Iterator[Found]:
     """Finds each binding that includes a comma or a quote of its argument list."""
     for problem in context.program.problems_of(ProblemKind.SYNTAX):
@@ -150,7 +144,7 @@ def carried_over(context: Context) -> Iterator[Found]:
             )
 
 
-GIN07 = Mistake(
+@Rule(
     "GIN07",
     "syntax error, or a string without quotes",
     why=(
@@ -160,9 +154,6 @@ GIN07 = Mistake(
     bad=Example("MODEL_DIR = gs://bucket/run\n", at="MODEL_DIR"),
     good=Example("MODEL_DIR = 'gs://bucket/run'\n"),
 )
-
-
-@finds(GIN07)
 def syntax_rule(context: Context) -> Iterator[Found]:
     """Finds each syntax error that no other rule explains, and each impossible import."""
     for problem in context.program.problems_of(ProblemKind.SYNTAX):

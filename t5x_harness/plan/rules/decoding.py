@@ -8,9 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings.examples import inferring
-from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.plan.rule import finds
+from t5x_harness.findings.rule import Found, Rule, inferring
 from t5x_harness.spec import Mode
 
 if TYPE_CHECKING:
@@ -31,7 +29,7 @@ _SAMPLING = (
 )
 
 
-INF07 = Mistake(
+@Rule(
     "INF07",
     "decode parameters that exclude each other or exceed the length",
     why=(
@@ -41,9 +39,6 @@ INF07 = Mistake(
     bad=inferring(*_SAMPLING, at="decoding.temperature_sample.topp"),
     good=inferring(*_SAMPLING, "decoding.temperature_sample.topk = 0"),
 )
-
-
-@finds(INF07)
 def decode_arguments(plan: Planned) -> Iterator[Found]:
     """Finds the first dataset whose predictions the decode function refuses."""
     config = plan.config

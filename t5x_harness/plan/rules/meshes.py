@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.findings.rule import Found, Rule, training
 from t5x_harness.lint.rules.names import GIN20
 from t5x_harness.lint.rules.numbers import MSH02, MSH03, uneven_batch
 from t5x_harness.lint.rules.strings import GIN08
-from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ _PARTITIONS = "partitioning.PjitPartitioner.num_partitions"
 _SUBMESH = "partitioning.PjitPartitioner.model_parallel_submesh"
 
 
-@finds(MSH02)
+@MSH02
 def batch_on_mesh(plan: Planned) -> Iterator[Found]:
     """Finds each batch size that the data axis does not divide; datasets that share a binding share the finding."""
     data = plan.layout.positions
@@ -37,7 +36,7 @@ def batch_on_mesh(plan: Planned) -> Iterator[Found]:
         yield Found(message, key, f"set {key.short if key else 'batch_size'} to {near}")
 
 
-@finds(GIN08)
+@GIN08
 def batch_type(plan: Planned) -> Iterator[Found]:
     """Finds each dataset whose batch size is not a number of examples."""
     bad: dict[tuple[BindingKey | None, str], list[str]] = {}
@@ -51,7 +50,7 @@ def batch_type(plan: Planned) -> Iterator[Found]:
         yield Found(f"the batch size of {of} is {value}", key, "give a whole number from 1 up, without quotes")
 
 
-MSH11 = Mistake(
+@Rule(
     "MSH11",
     "batch size that the number of microbatches does not divide",
     why=(
@@ -61,9 +60,6 @@ MSH11 = Mistake(
     bad=training("from t5x import trainer", f"{_MICROBATCHES} = 3", "BATCH_SIZE = 16", at=f"{_MICROBATCHES} = 3"),
     good=training("from t5x import trainer", f"{_MICROBATCHES} = 2", "BATCH_SIZE = 16"),
 )
-
-
-@finds(MSH11)
 def microbatches(plan: Planned) -> Iterator[Found]:
     """Finds a batch that does not divide into equal microbatches, or microbatches that the mesh cannot share evenly."""
     parts, positions = plan.microbatches, plan.layout.positions
@@ -86,9 +82,11 @@ def microbatches(plan: Planned) -> Iterator[Found]:
         )
 
 
-MSH04 = Mistake(
+SUBMESH = dataclasses.replace(MSH03, name="MSH03")
+MSH04 = Rule(
     "MSH04",
     "submesh that does not fill whole hosts, nor hosts it",
+    name="HostsCut",
     why=(
         "T5X tiles a pod by hosts, and asserts in each dimension that the submesh is a factor or a multiple of one "
         "host's devices. It does so on pods only, once they are allocated."
@@ -98,7 +96,7 @@ MSH04 = Mistake(
 )
 
 
-MSH05 = Mistake(
+@Rule(
     "MSH05",
     "num_partitions that a submesh of another size overrides",
     severity=Severity.WARNING,
@@ -106,9 +104,6 @@ MSH05 = Mistake(
     bad=training(f"{_PARTITIONS} = 4", f"{_SUBMESH} = (1, 1, 1, 2)", at=_PARTITIONS),
     good=training(f"{_SUBMESH} = (1, 1, 1, 2)"),
 )
-
-
-@finds(MSH05)
 def unread_partitions(plan: Planned) -> Iterator[Found]:
     """Finds partitions that a submesh overrides; 1, the default of T5X's run configs, counts as not set."""
     config = plan.config
@@ -126,7 +121,7 @@ def unread_partitions(plan: Planned) -> Iterator[Found]:
         )
 
 
-@finds(GIN20)
+@GIN20
 def uncalled(plan: Planned) -> Iterator[Found]:
     """Finds a schedule that is not called; without a partitioner, a run does not get this far."""
     rate = plan.learning_rate
@@ -136,10 +131,7 @@ def uncalled(plan: Planned) -> Iterator[Found]:
         yield Found(f"{key.short} is {value!r}, which is not a schedule but what makes one", key, f"write {value!r}()")
 
 
-FOUND_BY_STAGE = {"MSH03": MSH03, "HostsCut": MSH04}
-
-
-SEQ28 = Mistake(
+@Rule(
     "SEQ28",
     "source with fewer files than data shards on the slice",
     severity=Severity.NOTE,
@@ -151,9 +143,6 @@ SEQ28 = Mistake(
     bad=training(slice="v3-32"),
     good=training(slice="v3-8"),
 )
-
-
-@finds(SEQ28)
 def few_files(plan: Planned) -> Iterator[Found]:
     """Finds each task of the training data that has fewer files than the pod has data shards."""
     shards = plan.layout.shards

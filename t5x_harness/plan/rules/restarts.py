@@ -7,10 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.plan.rule import finds
+from t5x_harness.findings.rule import FILES, Found, Rule, training
 from t5x_harness.resolve.output_folder import local_copy, model_dir
 from t5x_harness.spec import Mode, Severity
 
@@ -20,10 +17,10 @@ if TYPE_CHECKING:
 _CHECKPOINT = re.compile(r"checkpoint_\d+(\.orbax-checkpoint-tmp-.+)?")
 _COMMITTED = "commit_success.txt"
 _MOST_NAMED = 3
-_LEFT = {**examples.FILES, "buckets/my-bucket/first/train/events.out.tfevents.1": ""}
+_LEFT = {**FILES, "buckets/my-bucket/first/train/events.out.tfevents.1": ""}
 
 
-CKP26 = Mistake(
+@Rule(
     "CKP26",
     "what a restart at gs:// loses",
     severity=Severity.NOTE,
@@ -37,9 +34,6 @@ CKP26 = Mistake(
     bad=training("MODEL_DIR = 'gs://my-bucket/first'", at="MODEL_DIR"),
     good=training("MODEL_DIR = '/data/first'"),
 )
-
-
-@finds(CKP26)
 def interrupted_in_bucket(plan: Planned) -> Iterator[Found]:
     """Finds training that saves checkpoints with orbax to gs://."""
     folder = model_dir(plan.config)
@@ -55,7 +49,7 @@ def interrupted_in_bucket(plan: Planned) -> Iterator[Found]:
         )
 
 
-CKP22 = Mistake(
+@Rule(
     "CKP22",
     "folders in a bucket that orbax removes",
     severity=Severity.WARNING,
@@ -69,9 +63,6 @@ CKP22 = Mistake(
     bad=training("MODEL_DIR = 'gs://my-bucket/first'", files=_LEFT, at="MODEL_DIR"),
     good=training("MODEL_DIR = 'gs://my-bucket/second'", files=_LEFT),
 )
-
-
-@finds(CKP22)
 def removed_folder(plan: Planned) -> Iterator[Found]:
     """Finds a gs:// folder from which one of orbax's checkpoint managers is going to remove folders."""
     key, folder = plan.start.key, plan.start.path
@@ -132,9 +123,10 @@ _FREEZING = (
     "from t5x import models",
     "models.EncoderDecoderModel.optimizer_def = @freezing.decoder_alone()",
 )
-_FILES = {**examples.FILES, "freezing.py": _FROZEN}
+_FILES = {**FILES, "freezing.py": _FROZEN}
 
-CKP24 = Mistake(
+
+@Rule(
     "CKP24",
     "optimizer state that orbax cannot restore",
     why=(
@@ -145,9 +137,6 @@ CKP24 = Mistake(
     bad=training(*_FREEZING, files=_FILES, at="models.EncoderDecoderModel"),
     good=training(*_FREEZING, "train_script.train.use_orbax = False", files=_FILES),
 )
-
-
-@finds(CKP24)
 def partial_state(plan: Planned) -> Iterator[Found]:
     """Finds a run that saves state for only some parameters, or starts from a checkpoint with state for more."""
     if plan.config.mode is not Mode.TRAIN or plan.shapes is None or not plan.shapes.empty:

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import restored_from, training
-from t5x_harness.findings.rule import Example, Found, Mistake, Rule
+from t5x_harness.findings.rule import FILES, Example, Found, Rule, restored_from, trained, training
 from t5x_harness.lint.rules.restoring import CKP04, CKP05, CKP17, CKP18, CKP19
-from t5x_harness.plan.rule import finds
-from t5x_harness.spec import Mode, Severity, Stage
+from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
 
 
 _PATH = "utils.RestoreCheckpointConfig.path"
-_NARROW = {"model/checkpoint_1000": examples.trained("network.T5Config.emb_dim = 16")}
+_NARROW = {"model/checkpoint_1000": trained("network.T5Config.emb_dim = 16")}
 
 
 def _restoring(*lines: str, **parts: Any) -> Example:
     """Returns an example of training that starts from a checkpoint, which by default has the same config."""
-    written = {"model/checkpoint_1000": examples.trained()}
+    written = {"model/checkpoint_1000": trained()}
     return training(*lines, *restored_from("model/checkpoint_1000"), **{"checkpoints": written, **parts})
 
 
-def _start_rule(mistake: Mistake, name: str) -> Rule[Planned]:
+def _start_rule(mistake: Rule, name: str) -> Rule:
     """Makes the rule for one problem of a path that should be a checkpoint to start from."""
 
     def check(plan: Planned) -> Iterator[Found]:
@@ -34,14 +32,14 @@ def _start_rule(mistake: Mistake, name: str) -> Rule[Planned]:
         if problem is not None and problem.code == mistake.code:
             yield Found(problem.message, plan.start.key, problem.fix, severity=problem.severity)
 
-    return Rule(mistake, Stage.PLAN, check, name=name)
+    return dataclasses.replace(mistake, check=check, name=name)
 
 
 missing_checkpoint = _start_rule(CKP04, "MissingCheckpoint")
 path_against_mode = _start_rule(CKP05, "PathAgainstMode")
 
 
-CKP08 = Mistake(
+CKP08 = Rule(
     "CKP08",
     "checkpoint of orbax where T5X's older layout is read",
     why="T5X says `Path is not a valid T5X checkpoint`, or names a version 0 that the config does not name.",
@@ -52,7 +50,7 @@ CKP08 = Mistake(
 other_layout = _start_rule(CKP08, "OtherLayout")
 
 
-CKP27 = Mistake(
+@Rule(
     "CKP27",
     "checkpoint that is damaged",
     why=(
@@ -60,12 +58,9 @@ CKP27 = Mistake(
         "names no checkpoint. All arrays are opened, and the small ones read; the large ones may be damaged yet. A "
         "shrunk run has a stand-in for the checkpoint, and would not notice."
     ),
-    bad=_restoring(files={**examples.FILES, "model/checkpoint_1000/checkpoint": "cut off"}, checkpoints={}, at=_PATH),
+    bad=_restoring(files={**FILES, "model/checkpoint_1000/checkpoint": "cut off"}, checkpoints={}, at=_PATH),
     good=_restoring(),
 )
-
-
-@finds(CKP27)
 def damaged_checkpoint(plan: Planned) -> Iterator[Found]:
     """Finds unreadable metadata, or the first array that cannot be read."""
     if plan.fit is not None and plan.fit.damage:
@@ -73,16 +68,13 @@ def damaged_checkpoint(plan: Planned) -> Iterator[Found]:
         yield Found(message, plan.start.key, "copy it again from where it was written, or name another checkpoint")
 
 
-CKP06 = Mistake(
+@Rule(
     "CKP06",
     "checkpoint of a model of another size",
     why="Flax raises a shape error for one parameter after the checkpoint was read.",
     bad=_restoring(checkpoints=_NARROW, at=_PATH),
     good=_restoring("network.T5Config.emb_dim = 16", checkpoints=_NARROW),
 )
-
-
-@finds(CKP06)
 def other_shapes(plan: Planned) -> Iterator[Found]:
     """Finds the first array whose shape differs from the model's."""
     fit = plan.fit
@@ -101,7 +93,7 @@ def other_shapes(plan: Planned) -> Iterator[Found]:
     )
 
 
-SEQ11 = Mistake(
+@Rule(
     "SEQ11",
     "checkpoint of a model with another vocabulary size",
     why=(
@@ -111,9 +103,6 @@ SEQ11 = Mistake(
     bad=_restoring("network.T5Config.vocab_size = 512", at="network.T5Config.vocab_size = 512"),
     good=_restoring("network.T5Config.vocab_size = 384"),
 )
-
-
-@finds(SEQ11)
 def other_vocabulary(plan: Planned) -> Iterator[Found]:
     """Finds a checkpoint that differs from the model only in the number of tokens."""
     fit = plan.fit
@@ -130,7 +119,7 @@ def other_vocabulary(plan: Planned) -> Iterator[Found]:
     )
 
 
-CKP07 = Mistake(
+@Rule(
     "CKP07",
     "checkpoint of a model of another structure",
     why=(
@@ -140,9 +129,6 @@ CKP07 = Mistake(
     bad=_restoring("network.T5Config.num_decoder_layers = 3", at=_PATH),
     good=_restoring(),
 )
-
-
-@finds(CKP07)
 def other_tree(plan: Planned) -> Iterator[Found]:
     """Finds arrays that the checkpoint lacks, or else, as a warning, arrays that the model does not have."""
     fit = plan.fit
@@ -191,7 +177,7 @@ def _more(number: int, what: str, why: str | None = None) -> str:
     return (f", and {number} more {what}" if number > 0 else "") + (f": {why}" if why else "")
 
 
-@finds(CKP17)
+@CKP17
 def fallback_incomplete(plan: Planned) -> Iterator[Found]:
     """Finds ``fallback_to_scratch`` without a transformation, or without a seed."""
     restore, config = plan.start.restore, plan.config
@@ -206,7 +192,7 @@ def fallback_incomplete(plan: Planned) -> Iterator[Found]:
         yield Found(message, key, f"bind {config.entry.removeprefix('__main__.')}.fallback_init_rng = 0")
 
 
-@finds(CKP18)
+@CKP18
 def transformed_layout(plan: Planned) -> Iterator[Found]:
     """Finds a checkpoint that the config changes during the restore in a way that its layout does not allow."""
     from t5x_harness.plan.stored_tree import StoredLayout, layout_of
@@ -241,7 +227,7 @@ def _renamed(plan: Planned) -> dict[str, str]:
     return {name: source for name, source in names.items() if name != source and source in tree.arrays}
 
 
-@finds(CKP19)
+@CKP19
 def restore_mode(plan: Planned) -> Iterator[Found]:
     """Finds several checkpoints for one training run or for orbax, and checkpoint managers of two kinds."""
     if plan.config.mode is not Mode.TRAIN:

@@ -6,10 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.plan.rule import finds
+from t5x_harness.findings.rule import FILES, Found, Rule, training
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
@@ -44,16 +41,13 @@ _FACTORS = "adafactor.Adafactor.logical_factor_rules"
 _OPTIMIZER = ("import rounding", "OPTIMIZER = @rounding.rounding()")
 
 
-MSH06 = Mistake(
+@Rule(
     "MSH06",
     "model dimension that its mesh axis does not divide",
     why="JAX raises after the restore, and names an array axis and a size, but no parameter and no binding.",
     bad=training(f"{_PARTITIONS} = 4", "network.T5Config.mlp_dim = 1022", at="network.T5Config.mlp_dim = 1022"),
     good=training(f"{_PARTITIONS} = 4", "network.T5Config.mlp_dim = 1024"),
 )
-
-
-@finds(MSH06)
 def indivisible_axis(plan: Planned) -> Iterator[Found]:
     """Finds each logical axis and size that its mesh axis does not divide."""
     found: dict[tuple[str, int, int, str], list[str]] = {}
@@ -90,7 +84,7 @@ def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
     return found if axis == "joined_kv" else found[:1]
 
 
-SEQ13 = Mistake(
+@Rule(
     "SEQ13",
     "vocabulary size that the model axis or a tile does not divide",
     why=(
@@ -101,9 +95,6 @@ SEQ13 = Mistake(
     bad=training(f"{_PARTITIONS} = 2", "network.T5Config.vocab_size = 385", at="network.T5Config.vocab_size = 385"),
     good=training(f"{_PARTITIONS} = 2", "network.T5Config.vocab_size = 512"),
 )
-
-
-@finds(SEQ13)
 def vocabulary_rows(plan: Planned) -> Iterator[Found]:
     """Finds each vocabulary size that is not divisible by the model axis or a TPU's tile."""
     found: dict[tuple[int, int], str] = {}
@@ -126,16 +117,13 @@ def vocabulary_rows(plan: Planned) -> Iterator[Found]:
             yield Found(padded, key, fix, severity=Severity.NOTE)
 
 
-MSH09 = Mistake(
+@Rule(
     "MSH09",
     "train state that does not fit a device",
     why="The compiler says RESOURCE_EXHAUSTED after ten to thirty minutes of set-up.",
     bad=training("network.T5Config.emb_dim = 16_384", "network.T5Config.mlp_dim = 131_072"),
     good=training(),
 )
-
-
-@finds(MSH09)
 def state_memory(plan: Planned) -> Iterator[Found]:
     """Finds a run whose parameters and optimizer state alone need more memory than a program may use."""
     if plan.shapes is None:
@@ -169,7 +157,7 @@ def _enough(plan: Planned, usable: int) -> str:
     return f"use a larger slice: {everything}; or {_TWO_DIMENSIONS}"
 
 
-MSH07 = Mistake(
+@Rule(
     "MSH07",
     "logical axis without a rule, whose arrays are whole on every device",
     severity=Severity.NOTE,
@@ -181,9 +169,6 @@ MSH07 = Mistake(
     bad=training(*_LARGE, f"{_AXIS_RULES} = [{_RULES}]", at=_AXIS_RULES),
     good=training(*_LARGE, f"{_AXIS_RULES} = [{_RULES}, ('mlp', 'model')]"),
 )
-
-
-@finds(MSH07)
 def axis_without_rule(plan: Planned) -> Iterator[Found]:
     """Finds each logical axis that costs memory because no rule maps it."""
     rules = getattr(plan.partitioner, "logical_axis_rules", None)
@@ -211,9 +196,10 @@ def axis_without_rule(plan: Planned) -> Iterator[Found]:
             )
 
 
-MSH13 = Mistake(
+MSH13 = Rule(
     "MSH13",
     "parameter or axis without an Adafactor factorisation rule",
+    name="NoFactorRule",
     why=(
         "Adafactor keeps rows and columns of second moments, and its logical_factor_rules say which axis is which. For "
         "an axis that they lack T5X raises a bare `KeyError` with the axis' name, while it makes the train state."
@@ -243,15 +229,16 @@ _MODEL = (
 )
 
 
-MSH15 = Mistake(
+MSH15 = Rule(
     "MSH15",
     "parameters whose axes have no names, or not as many as they have axes",
+    name="AxisNames",
     why=(
         "T5X shards parameters by the names of their axes, which the model gives in its collection params_axes or the "
         "config overrides. It raises while it makes the train state, after it built the datasets."
     ),
-    bad=training(*_MODEL, files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab'")}),
-    good=training(*_MODEL, files={**examples.FILES, "renamed.py": _RENAMED.format(names="'vocab', 'embed'")}),
+    bad=training(*_MODEL, files={**FILES, "renamed.py": _RENAMED.format(names="'vocab'")}),
+    good=training(*_MODEL, files={**FILES, "renamed.py": _RENAMED.format(names="'vocab', 'embed'")}),
 )
 
 
@@ -272,28 +259,25 @@ def rounding():
 """
 
 
-MSH17 = Mistake(
+MSH17 = Rule(
     "MSH17",
     "optimizer whose state T5X does not know how to shard",
+    name="UnknownOptimizer",
     why=(
         "The state of an optimizer is sharded as its parameters are. An optimizer says how in its method "
         "derive_logical_axes; of optax, T5X knows the states that come with it, by their types. For all others it "
         "raises while it makes the train state, after it built the datasets."
     ),
-    bad=training(
-        *_OPTIMIZER, files={**examples.FILES, "rounding.py": _ROUNDING.format("RoundingState(0)")}, at="OPTIMIZER"
-    ),
-    good=training(*_OPTIMIZER, files={**examples.FILES, "rounding.py": _ROUNDING.format("optax.EmptyState()")}),
+    bad=training(*_OPTIMIZER, files={**FILES, "rounding.py": _ROUNDING.format("RoundingState(0)")}, at="OPTIMIZER"),
+    good=training(*_OPTIMIZER, files={**FILES, "rounding.py": _ROUNDING.format("optax.EmptyState()")}),
 )
 
 
-MOD02 = Mistake(
+MOD02 = Rule(
     "MOD02",
     "model's type that JAX does not know",
+    name="UnknownType",
     why="The model raises `data type … not understood` when T5X makes the train state, after it built the datasets.",
     bad=training("network.T5Config.dtype = 'mixed'", at="network.T5Config.dtype"),
     good=training("network.T5Config.dtype = 'bfloat16'"),
 )
-
-
-FOUND_BY_STAGE = {"NoFactorRule": MSH13, "AxisNames": MSH15, "UnknownOptimizer": MSH17, "UnknownType": MOD02}

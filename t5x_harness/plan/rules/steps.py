@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.findings.rule import Found, Rule, training
 from t5x_harness.gin.config import BindingKey
 from t5x_harness.lint.rules.numbers import GIN09
 from t5x_harness.lint.rules.saving import CKP23
 from t5x_harness.lint.rules.steps import CKP01, CKP02, FACTORS, GIN24, GIN26, MSH12
-from t5x_harness.plan.rule import finds
 from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from t5x_harness.plan.steps import LearningRate
 
 
-@finds(MSH12)
+@MSH12
 def periods(plan: Planned) -> Iterator[Found]:
     """Finds each period that is not a multiple of the smallest one."""
     config = plan.config
@@ -45,7 +43,7 @@ def periods(plan: Planned) -> Iterator[Found]:
             )
 
 
-@finds(GIN09)
+@GIN09
 def steps_type(plan: Planned) -> Iterator[Found]:
     """Finds a number of train steps that is not a whole number."""
     steps = plan.steps
@@ -55,7 +53,7 @@ def steps_type(plan: Planned) -> Iterator[Found]:
         yield Found(message, steps.key, "give a whole number, without quotes, point or exponent")
 
 
-@finds(CKP01)
+@CKP01
 def steps_below_checkpoint(plan: Planned) -> Iterator[Found]:
     """Finds a total of steps that is less than the checkpoint's step."""
     steps = plan.steps
@@ -70,7 +68,7 @@ def steps_below_checkpoint(plan: Planned) -> Iterator[Found]:
         )
 
 
-@finds(CKP02)
+@CKP02
 def no_steps_left(plan: Planned) -> Iterator[Found]:
     """Finds a total of steps that equals the checkpoint's step."""
     steps = plan.steps
@@ -81,7 +79,7 @@ def no_steps_left(plan: Planned) -> Iterator[Found]:
         yield Found(message, steps.key, fix)
 
 
-@finds(CKP23)
+@CKP23
 def nothing_kept(plan: Planned) -> Iterator[Found]:
     """Finds training that saves no checkpoint; it is a note if no settings for saving are bound."""
     if plan.steps is None or not plan.steps.to_train:
@@ -105,7 +103,7 @@ _RUN_DOWN = 0.01
 """The share of the highest rate below which a schedule counts as over."""
 
 
-@finds(GIN24)
+@GIN24
 def schedule_is_over(plan: Planned) -> Iterator[Found]:
     """Finds a schedule whose warm-up or decay ends before the first step to train."""
     rate, steps = plan.learning_rate, plan.steps
@@ -186,7 +184,7 @@ def _fix(plan: Planned, first: int) -> str:
     return f"count the schedule's steps from {first} on"
 
 
-@finds(GIN26)
+@GIN26
 def unknown_factor(plan: Planned) -> Iterator[Found]:
     """Finds each factor that neither T5X's recorded list nor the installed T5X knows."""
     factor = plan.learning_rate.unknown_factor if plan.learning_rate is not None else None
@@ -213,7 +211,7 @@ _CONSTANT = f"{_SCHEDULE}.factors = 'constant'"
 _RISING = (f"{_SCHEDULE}.factors = 'constant * linear_warmup'", f"{_SCHEDULE}.base_learning_rate = 0.001")
 
 
-OPT01 = Mistake(
+@Rule(
     "OPT01",
     "learning rate that is far too large or too small for the optimizer",
     severity=Severity.WARNING,
@@ -225,9 +223,6 @@ OPT01 = Mistake(
     bad=training(_CONSTANT, f"{_SCHEDULE}.base_learning_rate = 1.0", at=f"{_SCHEDULE}.base_learning_rate"),
     good=training(_CONSTANT, f"{_SCHEDULE}.base_learning_rate = 0.001"),
 )
-
-
-@finds(OPT01)
 def useless_rate(plan: Planned) -> Iterator[Found]:
     """Finds a rate with which nothing can be learned, if the optimizer is known."""
     rate = plan.learning_rate
@@ -259,7 +254,7 @@ def useless_rate(plan: Planned) -> Iterator[Found]:
     yield Found(problem, plan.config.owner(key) if key else schedule.key, fix)
 
 
-OPT02 = Mistake(
+@Rule(
     "OPT02",
     "warm-up that is longer than the run",
     severity=Severity.WARNING,
@@ -270,9 +265,6 @@ OPT02 = Mistake(
     bad=training(*_RISING, f"{_SCHEDULE}.warmup_steps = 20_000", at=f"{_SCHEDULE}.warmup_steps"),
     good=training(*_RISING, f"{_SCHEDULE}.warmup_steps = 1_000"),
 )
-
-
-@finds(OPT02)
 def unfinished_warmup(plan: Planned) -> Iterator[Found]:
     """Finds a warm-up of T5X's own schedule that lasts longer than the run."""
     steps, config = plan.steps, plan.config

@@ -6,10 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import evaluating, training
-from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.resolve.rule import finds
+from t5x_harness.findings.rule import TASK, Found, Rule, evaluating, task_files, training
 from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
@@ -22,16 +19,13 @@ _MOSTLY = 0.5
 """The share of truncated examples above which truncation is hardly intended."""
 
 
-SEQ15 = Mistake(
+@Rule(
     "SEQ15",
     "feature without a length, or a length without a feature",
     why="T5X builds the model, restores and only then refuses the lengths, on the TPU.",
     bad=training("TASK_FEATURE_LENGTHS = {'inputs': 32}", at="TASK_FEATURE_LENGTHS"),
     good=training("TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 32}"),
 )
-
-
-@finds(SEQ15)
 def feature_lengths(run: Resolved) -> Iterator[Found]:
     """Finds each dataset whose lengths do not fit the model's feature converter."""
     for role in run.roles:
@@ -104,21 +98,18 @@ def _is_length(length: Any) -> bool:
     return length is None or (isinstance(length, int) and not isinstance(length, bool))
 
 
-SEQ16 = Mistake(
+@Rule(
     "SEQ16",
     "feature lengths that truncate most examples",
     severity=Severity.WARNING,
     why="What is beyond the length is cut silently; lengths copied from another task hide most of this one.",
     bad=training(
         "TASK_FEATURE_LENGTHS = {'inputs': 32, 'targets': 2}",
-        files=examples.files("'targets': ['1 2', '3']", "'targets': ['1 2', '3 4']"),
+        files=task_files("'targets': ['1 2', '3']", "'targets': ['1 2', '3 4']"),
         at="TASK_FEATURE_LENGTHS",
     ),
     good=training(),
 )
-
-
-@finds(SEQ16)
 def truncation(run: Resolved) -> Iterator[Found]:
     """Finds each feature that is truncated in most sampled examples."""
     for role, sample in run.sampled():
@@ -141,13 +132,11 @@ def cut(dataset, sequence_length):
 
 
 seqio.TaskRegistry.add("""
-_CUTTING = {
-    "counting.py": examples.TASK.replace("seqio.TaskRegistry.add(", _CUT).replace("tokenize, ", "tokenize, cut, ")
-}
+_CUTTING = {"counting.py": TASK.replace("seqio.TaskRegistry.add(", _CUT).replace("tokenize, ", "tokenize, cut, ")}
 _EVALUATED = "utils.DatasetConfig.split = 'validation'"
 
 
-SEQ30 = Mistake(
+@Rule(
     "SEQ30",
     "preprocessor that needs the feature lengths where none are given",
     why=(
@@ -157,9 +146,6 @@ SEQ30 = Mistake(
     bad=evaluating(_EVALUATED, "TASK_FEATURE_LENGTHS = None", files=_CUTTING, at="TASK_FEATURE_LENGTHS = None"),
     good=evaluating(_EVALUATED, files=_CUTTING),
 )
-
-
-@finds(SEQ30)
 def lengths_needed(run: Resolved) -> Iterator[Found]:
     """Finds each evaluated task with a preprocessor that needs lengths that it is not given."""
     from t5x_harness.resolve.datasets import needing_lengths
@@ -187,7 +173,7 @@ class Converter(seqio.EncDecFeatureConverter):
 class Model(t5x.models.EncoderDecoderModel):
     FEATURE_CONVERTER_CLS = Converter
 """
-_NOT_PACKING = {"counting.py": examples.TASK + _CONVERTER}
+_NOT_PACKING = {"counting.py": TASK + _CONVERTER}
 _NOT_PACKING_MODEL = (
     "MODEL = @counting.Model()",
     "counting.Model:",
@@ -198,7 +184,7 @@ _NOT_PACKING_MODEL = (
 )
 
 
-SEQ29 = Mistake(
+@Rule(
     "SEQ29",
     "packing that the model's feature converter cannot do",
     why=(
@@ -213,9 +199,6 @@ SEQ29 = Mistake(
         files=_NOT_PACKING,
     ),
 )
-
-
-@finds(SEQ29)
 def packing(run: Resolved) -> Iterator[Found]:
     """Finds each packed dataset that the converter cannot pack; predictions and inference never pack."""
     converter = getattr(run.model, "FEATURE_CONVERTER_CLS", None)
@@ -248,7 +231,7 @@ _GOOD = _MODEL.format(
 )
 
 
-MOD01 = Mistake(
+@Rule(
     "MOD01",
     "Flax module that is not of the model's kind",
     why=(
@@ -258,9 +241,6 @@ MOD01 = Mistake(
     bad=training(_BAD, at="  module = @network.Transformer()"),
     good=training(_GOOD),
 )
-
-
-@finds(MOD01)
 def module_of_another_kind(run: Resolved) -> Iterator[Found]:
     """Finds an encoder-decoder module under a decoder-only model, or the other way around."""
     from t5x import models

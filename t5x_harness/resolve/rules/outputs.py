@@ -9,13 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import inferring, training
-from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.findings.rule import FILES, FOLDER, Found, Rule, inferred, inferring, training
 from t5x_harness.gin.reader import read
 from t5x_harness.gin.values import Macro, Reference
 from t5x_harness.resolve.output_folder import JobOutputFolder, inference_output, model_dir, output_folder
-from t5x_harness.resolve.rule import finds
 from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
@@ -30,12 +27,12 @@ _SAME = ("mixture_or_task_name", "task_feature_lengths", "split", "batch_size", 
 
 _OF = ("DatasetConfig", "RestoreCheckpointConfig", "infer")
 
-_MODEL_DIR = f"MODEL_DIR = '{examples.FOLDER}/model'"
-_OUTPUT = (f"INFER_OUTPUT_DIR = '{examples.FOLDER}/out'", "utils.DatasetConfig.split = 'validation'")
-_INFERRED = examples.inferred(*_OUTPUT)
+_MODEL_DIR = f"MODEL_DIR = '{FOLDER}/model'"
+_OUTPUT = (f"INFER_OUTPUT_DIR = '{FOLDER}/out'", "utils.DatasetConfig.split = 'validation'")
+_INFERRED = inferred(*_OUTPUT)
 
 
-CKP03 = Mistake(
+@Rule(
     "CKP03",
     "MODEL_DIR that holds checkpoints of an earlier run",
     severity=Severity.WARNING,
@@ -43,12 +40,9 @@ CKP03 = Mistake(
         "T5X goes on from the latest checkpoint in MODEL_DIR and does not look at INITIAL_CHECKPOINT_PATH then: it "
         "stops with a shape error if that is another model, and trains on from the wrong weights if it is the same."
     ),
-    bad=training(_MODEL_DIR, files={**examples.FILES, "model/checkpoint_500/commit_success.txt": ""}, at="MODEL_DIR"),
+    bad=training(_MODEL_DIR, files={**FILES, "model/checkpoint_500/commit_success.txt": ""}, at="MODEL_DIR"),
     good=training(_MODEL_DIR),
 )
-
-
-@finds(CKP03)
 def earlier_checkpoint(run: Resolved) -> Iterator[Found]:
     """Finds a local model folder that already holds checkpoints."""
     folder = model_dir(run.config)
@@ -64,7 +58,7 @@ def earlier_checkpoint(run: Resolved) -> Iterator[Found]:
         )
 
 
-CKP13 = Mistake(
+@Rule(
     "CKP13",
     "MODEL_DIR in which a checkpoint is half written",
     severity=Severity.WARNING,
@@ -72,14 +66,9 @@ CKP13 = Mistake(
         "Such a folder is left by a job that died while it saved, or belongs to one that is running. Two jobs in one "
         "MODEL_DIR delete each other's unfinished checkpoints and die of it, at random."
     ),
-    bad=training(
-        _MODEL_DIR, files={**examples.FILES, "model/checkpoint_500.orbax-checkpoint-tmp-7/part": ""}, at="MODEL_DIR"
-    ),
+    bad=training(_MODEL_DIR, files={**FILES, "model/checkpoint_500.orbax-checkpoint-tmp-7/part": ""}, at="MODEL_DIR"),
     good=training(_MODEL_DIR),
 )
-
-
-@finds(CKP13)
 def half_written_checkpoint(run: Resolved) -> Iterator[Found]:
     """Finds a local model folder in which a checkpoint is being written, or its writing was interrupted."""
     folder = model_dir(run.config)
@@ -93,7 +82,7 @@ def half_written_checkpoint(run: Resolved) -> Iterator[Found]:
         )
 
 
-INF01 = Mistake(
+@Rule(
     "INF01",
     "output folder in which the inference is done",
     severity=Severity.WARNING,
@@ -103,14 +92,11 @@ INF01 = Mistake(
     ),
     bad=inferring(
         *_OUTPUT,
-        files={**examples.FILES, "out/counting-predict.jsonl-00000-of-00001.COMPLETED": ""},
+        files={**FILES, "out/counting-predict.jsonl-00000-of-00001.COMPLETED": ""},
         at="INFER_OUTPUT_DIR",
     ),
     good=inferring(*_OUTPUT),
 )
-
-
-@finds(INF01)
 def finished_inference(run: Resolved) -> Iterator[Found]:
     """Finds a local output folder in which the inference of some tasks is finished."""
     for folder, tasks in _left(run, 0):
@@ -122,7 +108,7 @@ def finished_inference(run: Resolved) -> Iterator[Found]:
         )
 
 
-INF06 = Mistake(
+@Rule(
     "INF06",
     "output folder with another inference that was interrupted",
     severity=Severity.WARNING,
@@ -133,7 +119,7 @@ INF06 = Mistake(
     bad=inferring(
         *_OUTPUT,
         files={
-            **examples.FILES,
+            **FILES,
             "out/tmp-counting-00000-of-00001/input.ckpt.index": "",
             "out/config.gin": _INFERRED.replace("'validation'", "'train'"),
         },
@@ -141,12 +127,9 @@ INF06 = Mistake(
     ),
     good=inferring(
         *_OUTPUT,
-        files={**examples.FILES, "out/tmp-counting-00000-of-00001/input.ckpt.index": "", "out/config.gin": _INFERRED},
+        files={**FILES, "out/tmp-counting-00000-of-00001/input.ckpt.index": "", "out/config.gin": _INFERRED},
     ),
 )
-
-
-@finds(INF06)
 def resumed_inference(run: Resolved) -> Iterator[Found]:
     """Finds a local output folder with an interrupted inference of another config."""
     for folder, tasks in _left(run, 1):

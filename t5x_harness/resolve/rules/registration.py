@@ -7,10 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.resolve.rule import finds
+from t5x_harness.findings.rule import FILES, TASK, Found, Rule, task_files, training
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
 
 _SOURCE = "source=seqio.FunctionDataSource(examples, splits=('train', 'validation'))"
 _STEPS = "preprocessors=[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]"
-_EXTRA = {"extra.py": "import gin\n\n\n@gin.configurable\ndef shout(text):\n    return text\n", **examples.FILES}
+_EXTRA = {"extra.py": "import gin\n\n\n@gin.configurable\ndef shout(text):\n    return text\n", **FILES}
 _MIXED = "MIXTURE_OR_TASK_NAME = 'mixed'"
 _BOTH = "{'inputs': OTHER, 'targets': OTHER}"
 _SPLITS = "splits=('train', 'validation')"
@@ -43,31 +40,33 @@ seqio.TaskRegistry.add(
 )
 seqio.MixtureRegistry.add('mixed', ['counting', 'other'], default_rate=1.0)
 """
-    return {"counting.py": examples.TASK + text}
+    return {"counting.py": TASK + text}
 
 
 _GOOD_MIXTURE = training(_MIXED, files=_mixture("seqio.ByteVocabulary()", _BOTH))
 
 
-SEQ05 = Mistake(
+SEQ05 = Rule(
     "SEQ05",
     "task or mixture registered twice",
+    name="RegisteredTwice",
     why=(
         "SeqIO refuses a second task or mixture of the same name: of two that were meant to differ, of a copied "
         "module, or of one that is imported under two names, such as `tasks` and `my_project.tasks`, and so runs twice."
     ),
     bad=training(
         "import project.counting",
-        files={"project/__init__.py": "", "project/counting.py": examples.TASK, **examples.FILES},
+        files={"project/__init__.py": "", "project/counting.py": TASK, **FILES},
         at="seqio.TaskRegistry.add(",
     ),
     good=training(),
 )
 
 
-SEQ07 = Mistake(
+SEQ07 = Rule(
     "SEQ07",
     "mixture of tasks with different features",
+    name="DifferentFeatures",
     why="SeqIO refuses a mixture whose tasks do not all have the same output features, such as one without inputs.",
     bad=training(
         _MIXED, files=_mixture("seqio.ByteVocabulary()", "{'targets': OTHER}"), at="seqio.MixtureRegistry.add('mixed'"
@@ -76,16 +75,13 @@ SEQ07 = Mistake(
 )
 
 
-SEQ08 = Mistake(
+@Rule(
     "SEQ08",
     "mixture of tasks with different vocabularies",
     why="SeqIO looks at the vocabularies of a mixture only when it is read, and prints two objects that look alike.",
     bad=training(_MIXED, files=_mixture("seqio.ByteVocabulary(extra_ids=100)", _BOTH), at="seqio.MixtureRe"),
     good=_GOOD_MIXTURE,
 )
-
-
-@finds(SEQ08)
 def different_kinds(run: Resolved) -> Iterator[Found]:
     """Finds each feature that two tasks of a mixture define differently."""
     from t5x_harness.resolve.datasets import describe_vocabulary
@@ -107,7 +103,7 @@ def different_kinds(run: Resolved) -> Iterator[Found]:
                 break
 
 
-SEQ38 = Mistake(
+@Rule(
     "SEQ38",
     "SeqIO task in the place of its name",
     why=(
@@ -116,16 +112,11 @@ SEQ38 = Mistake(
     ),
     bad=training(
         "MIXTURE_OR_TASK_NAME = @counting.the_task()",
-        files={
-            "counting.py": f"{examples.TASK}\n\ndef the_task():\n    return seqio.get_mixture_or_task('counting')\n"
-        },
+        files={"counting.py": f"{TASK}\n\ndef the_task():\n    return seqio.get_mixture_or_task('counting')\n"},
         at="MIXTURE_OR_TASK_NAME = @counting",
     ),
     good=training(),
 )
-
-
-@finds(SEQ38)
 def task_object(run: Resolved) -> Iterator[Found]:
     """Finds each task object in place of a name, if T5X or SeqIO stops because of it."""
     import seqio
@@ -144,9 +135,10 @@ def task_object(run: Resolved) -> Iterator[Found]:
         yield Found(message, key, f"give its name, {given.name!r}")
 
 
-GIN22 = Mistake(
+GIN22 = Rule(
     "GIN22",
     "MIXTURE_OR_TASK_MODULE with Gin configurables",
+    name="ConfigurablesInModule",
     why=(
         "T5X imports the module when the config is locked, and Gin lets nothing register then. T5X's own configs that "
         'name "t5.data.mixtures" stop for this.'
@@ -154,9 +146,6 @@ GIN22 = Mistake(
     bad=training("MIXTURE_OR_TASK_MODULE = 'extra'", files=_EXTRA, at="MIXTURE_OR_TASK_MODULE = 'extra'"),
     good=training("import extra", files=_EXTRA),
 )
-
-
-FOUND_BY_STAGE = {"RegisteredTwice": SEQ05, "DifferentFeatures": SEQ07, "ConfigurablesInModule": GIN22}
 
 
 _OF_T5X = ("split", "use_cached", "shuffle", "seed", "shard_info", "num_epochs", "trim_output_features")
@@ -178,7 +167,7 @@ seqio.TaskRegistry.add(
 """
 
 
-SEQ33 = Mistake(
+@Rule(
     "SEQ33",
     "task class that does not take what T5X gives",
     why=(
@@ -186,14 +175,11 @@ SEQ33 = Mistake(
         "an unexpected keyword argument 'trim_output_features'`."
     ),
     bad=training(
-        files=examples.files("seqio.TaskRegistry.add(\n    'counting',\n", f"{_CLASS}    task_cls=OldTask,\n"),
+        files=task_files("seqio.TaskRegistry.add(\n    'counting',\n", f"{_CLASS}    task_cls=OldTask,\n"),
         at="seqio.TaskRegistry.add(",
     ),
     good=training(),
 )
-
-
-@finds(SEQ33)
 def old_interface(run: Resolved) -> Iterator[Found]:
     """Finds each task or mixture whose ``get_dataset`` does not take the arguments that T5X passes."""
     providers = {task.name: task for tasks in run.tasks.values() for task in tasks}
@@ -218,19 +204,16 @@ def _refused(get_dataset: object) -> str:
     return ", ".join(name for name in _OF_T5X if name not in taken)
 
 
-SEQ17 = Mistake(
+@Rule(
     "SEQ17",
     "mixing rate that is not a positive number",
     why=(
         "`seqio.mixing_rate_num_examples` needs a cached task, or a source with `num_input_examples`: without, it "
         "raises `unsupported operand type(s) for *=` when the job starts. A task with the rate 0 is never seen."
     ),
-    bad=training(_MIXED, files={"counting.py": examples.TASK + _MIXTURE}, at="seqio.MixtureRegistry.add("),
-    good=training(_MIXED, files={"counting.py": examples.TASK.replace(_SPLITS, _COUNTED) + _MIXTURE}),
+    bad=training(_MIXED, files={"counting.py": TASK + _MIXTURE}, at="seqio.MixtureRegistry.add("),
+    good=training(_MIXED, files={"counting.py": TASK.replace(_SPLITS, _COUNTED) + _MIXTURE}),
 )
-
-
-@finds(SEQ17)
 def mixing_rates(run: Resolved) -> Iterator[Found]:
     """Finds each task without a positive rate in a mixture whose data is mixed."""
     for mixture, split in run.mixtures():

@@ -6,10 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Example, Found, Mistake
-from t5x_harness.resolve.rule import finds
+from t5x_harness.findings.rule import Example, Found, Rule, task_files, training
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
@@ -60,7 +57,7 @@ def _taken_from(module: str) -> Example:
     )
 
 
-SEQ10 = Mistake(
+@Rule(
     "SEQ10",
     "sentinels of span corruption that are pieces of text",
     severity=Severity.WARNING,
@@ -71,9 +68,6 @@ SEQ10 = Mistake(
     bad=_taken_from(_MODULE),
     good=_taken_from(_MODULE.replace("extra_ids=0", "extra_ids=100")),
 )
-
-
-@finds(SEQ10)
 def overwritten_pieces(run: Resolved) -> Iterator[Found]:
     """Finds each task with sampled sentinels that are also pieces of text."""
     for role, sample in run.sampled():
@@ -149,17 +143,14 @@ def _overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> tuple[in
     return next(((i, p.piece) for i, p in named if p.type in of_text and "extra_id" not in p.piece), None)
 
 
-SEQ14 = Mistake(
+@Rule(
     "SEQ14",
     "targets without the end-of-sequence id",
     severity=Severity.WARNING,
     why="Training looks well, and decoding goes on to the maximum length: the model never saw an end.",
-    bad=training(files=examples.files(", seqio.preprocessors.append_eos", ""), at="MIXTURE_OR_TASK_NAME"),
+    bad=training(files=task_files(", seqio.preprocessors.append_eos", ""), at="MIXTURE_OR_TASK_NAME"),
     good=training(),
 )
-
-
-@finds(SEQ14)
 def no_end_of_sequence(run: Resolved) -> Iterator[Found]:
     """Finds each train task in which no sampled target ends with the end-of-sequence id."""
     for role, task, eos, targets in _whole_targets(run):
@@ -171,7 +162,7 @@ def no_end_of_sequence(run: Resolved) -> Iterator[Found]:
             )
 
 
-SEQ41 = Mistake(
+@Rule(
     "SEQ41",
     "targets with the end-of-sequence id twice",
     severity=Severity.WARNING,
@@ -180,16 +171,13 @@ SEQ41 = Mistake(
         "wasted, and its share of the loss and of the accuracy is too good to be true."
     ),
     bad=training(
-        files=examples.files(
+        files=task_files(
             "seqio.preprocessors.append_eos]", "seqio.preprocessors.append_eos, seqio.preprocessors.append_eos]"
         ),
         at="MIXTURE_OR_TASK_NAME",
     ),
     good=training(),
 )
-
-
-@finds(SEQ41)
 def ends_twice(run: Resolved) -> Iterator[Found]:
     """Finds each train task in which every sampled target ends with two end-of-sequence ids."""
     for role, task, eos, targets in _whole_targets(run):

@@ -6,10 +6,7 @@ import difflib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.resolve.rule import finds
+from t5x_harness.findings.rule import FOLDER, TASK, Found, Rule, task_files, training
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
@@ -34,16 +31,13 @@ _PLACEHOLDER = (
 _REQUIRED = (_PLACEHOLDER[0], _PLACEHOLDER[1].replace("Placeholder()", "Placeholder(required=True)"))
 
 
-SEQ04 = Mistake(
+@Rule(
     "SEQ04",
     "task or mixture that nothing registered",
     why="SeqIO raises on the TPU and lists every task it knows; the module was not imported, or the name is misspelt.",
     bad=training("MIXTURE_OR_TASK_NAME = 'countign'", at="MIXTURE_OR_TASK_NAME = 'countign'"),
     good=training("MIXTURE_OR_TASK_NAME = 'counting'"),
 )
-
-
-@finds(SEQ04)
 def unknown_task(run: Resolved) -> Iterator[Found]:
     """Finds each name that is not registered; datasets that share the name share the finding."""
     import seqio
@@ -63,7 +57,7 @@ def unknown_task(run: Resolved) -> Iterator[Found]:
         )
 
 
-SEQ36 = Mistake(
+@Rule(
     "SEQ36",
     "split with no example, or with fewer than it says or than fill one batch",
     why=(
@@ -71,15 +65,10 @@ SEQ36 = Mistake(
         "left, over and over: T5X repeats them until the batch is full."
     ),
     bad=training(
-        files=examples.files(f"{{{_TWO}}})", f"{{{_TWO}}}).filter(lambda x: False)"), at="seqio.TaskRegistry.add("
+        files=task_files(f"{{{_TWO}}})", f"{{{_TWO}}}).filter(lambda x: False)"), at="seqio.TaskRegistry.add("
     ),
-    good=training(
-        files={"counting.py": examples.TASK.replace(_TWO, _MANY).replace("splits=('train', 'validation')", _COUNTED)}
-    ),
+    good=training(files={"counting.py": TASK.replace(_TWO, _MANY).replace("splits=('train', 'validation')", _COUNTED)}),
 )
-
-
-@finds(SEQ36)
 def no_examples(run: Resolved) -> Iterator[Found]:
     """Finds splits without examples (an error), or with far fewer than anyone would train on (a warning)."""
     said = set()
@@ -122,7 +111,7 @@ def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, S
 
 def _tfds(version: str, folder: str) -> dict[str, str]:
     """Returns the example's task on its own TFDS builder, ``one_row``, which importing it prepares as version 1.0.0."""
-    text = examples.TASK.replace(_SOURCE, f"seqio.TfdsDataSource('one_row:{version}', tfds_data_dir='{folder}')")
+    text = TASK.replace(_SOURCE, f"seqio.TfdsDataSource('one_row:{version}', tfds_data_dir='{folder}')")
     return {"counting.py": text.replace("\n\nFEATURE", _BUILDER, 1)}
 
 
@@ -145,7 +134,7 @@ class OneRow(tfds.core.GeneratorBasedBuilder):
         return ()
 
 
-OneRow(data_dir='{examples.FOLDER}/prepared').download_and_prepare()
+OneRow(data_dir='{FOLDER}/prepared').download_and_prepare()
 
 FEATURE"""
 
@@ -161,19 +150,16 @@ def _of_tfds(run: Resolved, *, can_be_prepared: bool, says: str, fix: str) -> It
             yield Found(message, None, fix, location=run.registrations.place(task.name))
 
 
-SEQ31 = Mistake(
+@Rule(
     "SEQ31",
     "TFDS dataset or version that the installed TFDS does not have",
     why=(
         "TFDS drops old versions of its datasets: T5X's own pretraining example names c4/en/2.2.0, which `is too old "
         "for this version of TFDS so cannot be generated`."
     ),
-    bad=training(files=_tfds("0.9.0", f"{examples.FOLDER}/prepared"), at="seqio.TaskRegistry.add("),
-    good=training(files=_tfds("1.0.0", f"{examples.FOLDER}/prepared")),
+    bad=training(files=_tfds("0.9.0", f"{FOLDER}/prepared"), at="seqio.TaskRegistry.add("),
+    good=training(files=_tfds("1.0.0", f"{FOLDER}/prepared")),
 )
-
-
-@finds(SEQ31)
 def no_such_tfds_version(run: Resolved) -> Iterator[Found]:
     """Finds each TFDS dataset whose name or version the installed TFDS does not have."""
     says = "the installed TFDS does not have: {}"
@@ -181,19 +167,16 @@ def no_such_tfds_version(run: Resolved) -> Iterator[Found]:
     yield from _of_tfds(run, can_be_prepared=False, says=says, fix=fix)
 
 
-SEQ32 = Mistake(
+@Rule(
     "SEQ32",
     "TFDS dataset that is not prepared",
     why=(
         "T5X lets TFDS download and prepare what it does not find, on the hosts of a TPU that waits: for hours, or "
         "until it fails."
     ),
-    bad=training(files=_tfds("1.0.0", f"{examples.FOLDER}/elsewhere"), at="seqio.TaskRegistry.add("),
-    good=training(files=_tfds("1.0.0", f"{examples.FOLDER}/prepared")),
+    bad=training(files=_tfds("1.0.0", f"{FOLDER}/elsewhere"), at="seqio.TaskRegistry.add("),
+    good=training(files=_tfds("1.0.0", f"{FOLDER}/prepared")),
 )
-
-
-@finds(SEQ32)
 def not_prepared(run: Resolved) -> Iterator[Found]:
     """Finds each TFDS dataset that is not prepared."""
     says = "is not prepared in {}: the job would download and prepare it"
@@ -201,29 +184,26 @@ def not_prepared(run: Resolved) -> Iterator[Found]:
     yield from _of_tfds(run, can_be_prepared=True, says=says, fix=fix)
 
 
-SEQ34 = Mistake(
+@Rule(
     "SEQ34",
     "file pattern that matches no file",
     why="SeqIO stops the job with `No file is found for the file pattern` once the TPU is there.",
     bad=training(
-        files=examples.files(_SOURCE, f"seqio.TextLineDataSource({{'train': '{examples.FOLDER}/trian-*.txt'}})"),
+        files=task_files(_SOURCE, f"seqio.TextLineDataSource({{'train': '{FOLDER}/trian-*.txt'}})"),
         at="seqio.TaskRegistry.add(",
     ),
     good=training(
         files={
             "train.txt": "one two\t1 2\nthree\t3\n",
-            **examples.files(
+            **task_files(
                 f"{_SOURCE},\n    preprocessors=[",
-                f"seqio.TextLineDataSource({{'train': '{examples.FOLDER}/train*.txt'}}),\n    preprocessors=[\n"
+                f"seqio.TextLineDataSource({{'train': '{FOLDER}/train*.txt'}}),\n    preprocessors=[\n"
                 "        lambda lines: lines.map(lambda x: dict(zip(('inputs', 'targets'), "
                 "tf.unstack(tf.strings.split(x, '\\t'), 2)))), ",
             ),
         }
     ),
 )
-
-
-@finds(SEQ34)
 def no_files(run: Resolved) -> Iterator[Found]:
     """Finds each split whose file pattern matches nothing, for tasks whose files this machine can see."""
     from t5x_harness.standins.sources import files_of, out_of_reach, patterns_of
@@ -236,18 +216,6 @@ def no_files(run: Resolved) -> Iterator[Found]:
             yield Found(message, None, "correct the pattern", location=run.registrations.place(task.name))
 
 
-SEQ01 = Mistake(
-    "SEQ01",
-    "cached examples asked for that are in no cache folder",
-    why=(
-        "`USE_CACHED_TASKS = True` is what T5X's run configs say by default; SeqIO stops the job with `does not exist "
-        "in any of the task cache directories`."
-    ),
-    bad=training("USE_CACHED_TASKS = True", files=examples.files(*_PLACEHOLDER), at="USE_CACHED_TASKS = True"),
-    good=training("USE_CACHED_TASKS = False", files=examples.files(*_PLACEHOLDER)),
-)
-
-
 def _cached(run: Resolved, wanted: bool) -> Iterator[tuple[seqio.Task, BindingKey | None, str]]:
     """Yields each task that is (or is not) to be read from its cache, the binding that says so, and its name."""
     for role, task in run.reads():
@@ -256,7 +224,16 @@ def _cached(run: Resolved, wanted: bool) -> Iterator[tuple[seqio.Task, BindingKe
             yield task, key, key.short if key else "use_cached"
 
 
-@finds(SEQ01)
+@Rule(
+    "SEQ01",
+    "cached examples asked for that are in no cache folder",
+    why=(
+        "`USE_CACHED_TASKS = True` is what T5X's run configs say by default; SeqIO stops the job with `does not exist "
+        "in any of the task cache directories`."
+    ),
+    bad=training("USE_CACHED_TASKS = True", files=task_files(*_PLACEHOLDER), at="USE_CACHED_TASKS = True"),
+    good=training("USE_CACHED_TASKS = False", files=task_files(*_PLACEHOLDER)),
+)
 def missing_cache(run: Resolved) -> Iterator[Found]:
     """Finds each task that is to be read from its cache but whose cache does not exist."""
     import seqio
@@ -277,7 +254,7 @@ def missing_cache(run: Resolved) -> Iterator[Found]:
             )
 
 
-SEQ02 = Mistake(
+@Rule(
     "SEQ02",
     "cached examples asked for of a task that cannot be cached",
     severity=Severity.WARNING,
@@ -288,9 +265,6 @@ SEQ02 = Mistake(
     bad=training("USE_CACHED_TASKS = True", at="USE_CACHED_TASKS = True"),
     good=training("USE_CACHED_TASKS = False"),
 )
-
-
-@finds(SEQ02)
 def ignored_cache(run: Resolved) -> Iterator[Found]:
     """Finds each task that is to be read from a cache but does not support one."""
     for task, key, name in _cached(run, True):
@@ -303,16 +277,13 @@ def ignored_cache(run: Resolved) -> Iterator[Found]:
             )
 
 
-SEQ03 = Mistake(
+@Rule(
     "SEQ03",
     "task that needs its cache, read without it",
     why="SeqIO refuses to preprocess a task on the fly whose `CacheDatasetPlaceholder` has `required=True`.",
-    bad=training(files=examples.files(*_REQUIRED), at="USE_CACHED_TASKS"),
-    good=training(files=examples.files(*_PLACEHOLDER)),
+    bad=training(files=task_files(*_REQUIRED), at="USE_CACHED_TASKS"),
+    good=training(files=task_files(*_PLACEHOLDER)),
 )
-
-
-@finds(SEQ03)
 def needed_cache(run: Resolved) -> Iterator[Found]:
     """Finds each task that can only be read from a cache."""
     for task, key, name in _cached(run, False):

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import evaluating, inferring, training
-from t5x_harness.findings.rule import Found, Mistake
-from t5x_harness.resolve.rule import finds
+from t5x_harness.findings.rule import Found, Rule, evaluating, inferring, task_files, training
 from t5x_harness.spec import Mode, Severity
 from t5x_harness.system.misspelling import closest
 
@@ -70,7 +67,7 @@ def _fix(role: DataRole, task: Any, without: str = "") -> str:
     return f"use {close!r}" if close else f"choose a split that it has{without}"
 
 
-SEQ18 = Mistake(
+@Rule(
     "SEQ18",
     "split that a task does not have, so that T5X skips it",
     severity=Severity.WARNING,
@@ -80,14 +77,11 @@ SEQ18 = Mistake(
         "predictions, or where the split is one that your own config names."
     ),
     bad=training(
-        files=examples.files("splits=('train', 'validation')", "splits=('train',)"),
+        files=task_files("splits=('train', 'validation')", "splits=('train',)"),
         at="include 't5x/configs/runs/pretrain.gin'",
     ),
     good=training(),
 )
-
-
-@finds(SEQ18)
 def skipped_split(run: Resolved) -> Iterator[Found]:
     """Finds each missing split that T5X skips."""
     for role, task, left in _lacking(run, skipped=True):
@@ -100,7 +94,7 @@ def skipped_split(run: Resolved) -> Iterator[Found]:
         yield Found(message, key, fix, severity=Severity.ERROR if meant and not left else Severity.WARNING)
 
 
-SEQ19 = Mistake(
+@Rule(
     "SEQ19",
     "task without the split or the metrics that the run needs",
     why=(
@@ -110,9 +104,6 @@ SEQ19 = Mistake(
     bad=evaluating("utils.DatasetConfig.split = 'tset'", at="utils.DatasetConfig.split"),
     good=evaluating("utils.DatasetConfig.split = 'validation'"),
 )
-
-
-@finds(SEQ19)
 def nothing_to_evaluate(run: Resolved) -> Iterator[Found]:
     """Finds each missing split and each dataset without metrics."""
     if run.config.mode is not Mode.INFER:
@@ -127,35 +118,29 @@ def nothing_to_evaluate(run: Resolved) -> Iterator[Found]:
             )
 
 
-INF11 = Mistake(
+@Rule(
     "INF11",
     "split to infer that the task does not have",
     why="Infer hands the split to the data source as it is, which ends with a bare `KeyError`.",
     bad=inferring("utils.DatasetConfig.split = 'tset'", at="utils.DatasetConfig.split"),
     good=inferring("utils.DatasetConfig.split = 'validation'"),
 )
-
-
-@finds(INF11)
 def inferred_split(run: Resolved) -> Iterator[Found]:
     """Finds each split to infer that does not exist."""
     if run.config.mode is Mode.INFER:
         yield from _fatal(run)
 
 
-SEQ25 = Mistake(
+@Rule(
     "SEQ25",
     "endless split that is evaluated or inferred from",
     why=(
         "SeqIO's evaluator reads a whole split before it starts, and keeps it in memory: of a generator that begins "
         "anew, which training likes, it never sees the end. The job hangs until the host has no memory left."
     ),
-    bad=evaluating(_SPLIT, files=examples.files(_READ, f"{_READ}.repeat()"), at="utils.DatasetConfig.split"),
+    bad=evaluating(_SPLIT, files=task_files(_READ, f"{_READ}.repeat()"), at="utils.DatasetConfig.split"),
     good=evaluating(_SPLIT),
 )
-
-
-@finds(SEQ25)
 def endless(run: Resolved) -> Iterator[Found]:
     """Finds each split that is read to its end but has no end, or seems to have none."""
     for role, sample in run.sampled():
@@ -185,7 +170,7 @@ def _without_end(run: Resolved, sample: Sample) -> tuple[str, Severity] | None:
     return None
 
 
-INF03 = Mistake(
+@Rule(
     "INF03",
     "more shards than there are examples to infer",
     why=(
@@ -195,9 +180,6 @@ INF03 = Mistake(
     bad=inferring(_SPLIT, f"{_INFER}.num_shards = 4", f"{_INFER}.shard_id = 3", at=f"{_INFER}.num_shards"),
     good=inferring(_SPLIT, f"{_INFER}.num_shards = 2", f"{_INFER}.shard_id = 1"),
 )
-
-
-@finds(INF03)
 def empty_shard(run: Resolved) -> Iterator[Found]:
     """Finds more shards than examples: an error if the config's own shard is empty, a warning if others are."""
     config = run.config
@@ -218,7 +200,7 @@ def empty_shard(run: Resolved) -> Iterator[Found]:
             )
 
 
-INF05 = Mistake(
+@Rule(
     "INF05",
     "predictions that are decoded with a feature that the task does not have",
     why=(
@@ -228,9 +210,6 @@ INF05 = Mistake(
     bad=inferring(_SPLIT, f"{_DECODED_AS} = 'answers'", at=_DECODED_AS),
     good=inferring(_SPLIT, f"{_DECODED_AS} = 'targets'"),
 )
-
-
-@finds(INF05)
 def no_vocabulary(run: Resolved) -> Iterator[Found]:
     """Finds each task that lacks the output feature whose vocabulary is needed."""
     config = run.config

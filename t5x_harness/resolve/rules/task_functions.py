@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import evaluating, training
-from t5x_harness.findings.rule import Mistake
+from t5x_harness.findings.rule import Rule, evaluating, task_files, training
 
 _REGISTERED = "seqio.TaskRegistry.add("
 _NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
@@ -14,35 +12,38 @@ _WRONG_TYPE = "return {'exact': targets['text'] == predictions['text']}"
 _SPLIT = "utils.DatasetConfig.split = 'validation'"
 
 
-SEQ06 = Mistake(
+SEQ06 = Rule(
     "SEQ06",
     "output feature that the preprocessors do not make",
+    name="MissingFeature",
     why="Columns of the source are called otherwise than the features of the task: SeqIO raises on the first example.",
-    bad=training(files=examples.files("'inputs': ['one two'", "'source': ['one two'"), at=_REGISTERED),
+    bad=training(files=task_files("'inputs': ['one two'", "'source': ['one two'"), at=_REGISTERED),
     good=training(),
 )
 
 
-SEQ37 = Mistake(
+SEQ37 = Rule(
     "SEQ37",
     "feature of another type than the task declares",
+    name="FeatureType",
     why=(
         "A task without a tokenizer hands on text, where T5X needs int32 ids; a Feature may declare another type than "
         "its preprocessors make. SeqIO raises when the job reads it."
     ),
     bad=training(
-        files=examples.files("[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]", "[]"), at=_REGISTERED
+        files=task_files("[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos]", "[]"), at=_REGISTERED
     ),
     good=training(),
 )
 
 
-SEQ40 = Mistake(
+SEQ40 = Rule(
     "SEQ40",
     "feature of another rank than the task declares",
+    name="FeatureRank",
     why="T5X's models take sequences of ids, which have rank 1; SeqIO raises when the job reads the first example.",
     bad=training(
-        files=examples.files("seqio.preprocessors.append_eos]", f"seqio.preprocessors.append_eos, {_NESTED}]"),
+        files=task_files("seqio.preprocessors.append_eos]", f"seqio.preprocessors.append_eos, {_NESTED}]"),
         at=_REGISTERED,
     ),
     good=training(),
@@ -61,76 +62,82 @@ _INFER_EVAL = (
 )
 
 
-SEQ20 = Mistake(
+SEQ20 = Rule(
     "SEQ20",
     "metric function that raises",
+    name="MetricRaises",
     why=(
         "SeqIO calls metric functions when all predictions are made: the evaluation ends with `Failed to evaluate "
         "task`, its decoding spent. They are called here with predictions generated for the sampled examples."
     ),
-    bad=evaluating(_SPLIT, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']"),
+    bad=evaluating(_SPLIT, files=task_files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']"),
     good=evaluating(_SPLIT),
 )
 
 
-SEQ21 = Mistake(
+SEQ21 = Rule(
     "SEQ21",
     "metric function that raises beside training",
+    name="LateMetricRaises",
     why=(
         "With `concurrent_metrics`, T5X's default, metric functions run in a thread while training goes on; what they "
         "raise ends the job at the next evaluation, one eval period later."
     ),
-    bad=training(*_INFER_EVAL, files=examples.files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']"),
+    bad=training(*_INFER_EVAL, files=task_files(_EXACT, _WRONG_TYPE), at="    return {'exact': targets['text']"),
     good=training(*_INFER_EVAL),
 )
 
 
-SEQ22 = Mistake(
+SEQ22 = Rule(
     "SEQ22",
     "two metric functions with the same key",
+    name="DuplicateMetricKey",
     why="SeqIO raises `Duplicate metric key` after it has computed both, at the end of the evaluation.",
     bad=evaluating(
-        _SPLIT, files=examples.files("metric_fns=[exact]", "metric_fns=[exact, exact]"), at="seqio.TaskRegistry.add("
+        _SPLIT, files=task_files("metric_fns=[exact]", "metric_fns=[exact, exact]"), at="seqio.TaskRegistry.add("
     ),
     good=evaluating(_SPLIT),
 )
 
 
-SEQ23 = Mistake(
+SEQ23 = Rule(
     "SEQ23",
     "metric function with other arguments than SeqIO passes",
+    name="MetricArguments",
     why=(
         "SeqIO tells by the names and the order of a metric function's positional arguments what to call it with; it "
         "looks at them when the evaluator is built, after the job has started."
     ),
     bad=evaluating(
         _SPLIT,
-        files=examples.files("def exact(targets, predictions)", "def exact(predictions, targets)"),
+        files=task_files("def exact(targets, predictions)", "def exact(predictions, targets)"),
         at="def exact(predictions, targets)",
     ),
     good=evaluating(_SPLIT),
 )
 
 
-INF12 = Mistake(
+INF12 = Rule(
     "INF12",
     "metric that is not a number",
+    name="UnwritableMetric",
     why=(
         "The loggers that the config binds write the metrics when all of them are computed. TensorBoard takes numbers "
         "only, so that a text or an array ends the evaluation, its decoding spent."
     ),
     bad=evaluating(
         _SPLIT,
-        files=examples.files(_EXACT, "return {'exact': 'all' if targets == predictions else 'some'}"),
+        files=task_files(_EXACT, "return {'exact': 'all' if targets == predictions else 'some'}"),
         at="def exact",
     ),
     good=evaluating(_SPLIT),
 )
 
 
-SEQ24 = Mistake(
+SEQ24 = Rule(
     "SEQ24",
     "postprocess function that raises",
+    name="PostprocessRaises",
     why=(
         "SeqIO calls it with the text of every target and every prediction, and with `example` and `is_target` by "
         "name, when all predictions are made. An untrained model predicts any text, an empty one, too; one text that "
@@ -138,25 +145,12 @@ SEQ24 = Mistake(
     ),
     bad=evaluating(
         _SPLIT,
-        files=examples.files(
+        files=task_files(
             _METRICS, f"{_METRICS}    postprocess_fn=lambda text, **_: [int(number) for number in text.split()],\n"
         ),
         at="    postprocess_fn=",
     ),
     good=evaluating(
-        _SPLIT, files=examples.files(_METRICS, f"{_METRICS}    postprocess_fn=lambda text, **_: text.split(),\n")
+        _SPLIT, files=task_files(_METRICS, f"{_METRICS}    postprocess_fn=lambda text, **_: text.split(),\n")
     ),
 )
-
-
-FOUND_BY_STAGE = {
-    "MissingFeature": SEQ06,
-    "FeatureType": SEQ37,
-    "FeatureRank": SEQ40,
-    "MetricRaises": SEQ20,
-    "LateMetricRaises": SEQ21,
-    "DuplicateMetricKey": SEQ22,
-    "MetricArguments": SEQ23,
-    "UnwritableMetric": INF12,
-    "PostprocessRaises": SEQ24,
-}

@@ -6,12 +6,9 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.findings import examples
-from t5x_harness.findings.examples import training
-from t5x_harness.findings.rule import Found, Mistake
+from t5x_harness.findings.rule import Found, Rule, task_files, training
 from t5x_harness.gin.config import BindingKey
 from t5x_harness.gin.values import format_value
-from t5x_harness.resolve.rule import finds
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
@@ -19,7 +16,7 @@ if TYPE_CHECKING:
     from t5x_harness.resolve.resolved import Resolved
 
 
-SEQ09 = Mistake(
+@Rule(
     "SEQ09",
     "vocabulary of the model that is not the task's",
     why=(
@@ -28,14 +25,11 @@ SEQ09 = Mistake(
     bad=training(
         "VOCABULARY = @seqio.ByteVocabulary()",
         "seqio.ByteVocabulary.extra_ids = 7",
-        files=examples.files("seqio.ByteVocabulary()", "seqio.PassThroughVocabulary(size=256)"),
+        files=task_files("seqio.ByteVocabulary()", "seqio.PassThroughVocabulary(size=256)"),
         at="VOCABULARY",
     ),
     good=training("VOCABULARY = @seqio.ByteVocabulary()"),
 )
-
-
-@finds(SEQ09)
 def different_vocabularies(run: Resolved) -> Iterator[Found]:
     """Finds each feature of a task whose vocabulary is not the model's."""
     import seqio
@@ -128,16 +122,13 @@ def _pairs(model: Any, task: Any) -> Iterator[tuple[str, Any, Any]]:
         yield name, feature.vocabulary, writes
 
 
-SEQ12 = Mistake(
+@Rule(
     "SEQ12",
     "token ids beyond the embedding",
     why="JAX clamps a gather that is out of range: the model trains to the end on rows of other tokens, or on NaN.",
     bad=training("network.T5Config.vocab_size = 100", at="network.T5Config.vocab_size = 100"),
     good=training("network.T5Config.vocab_size = 384"),
 )
-
-
-@finds(SEQ12)
 def ids_beyond_embedding(run: Resolved) -> Iterator[Found]:
     """Finds the largest sampled id without a row, or else the largest vocabulary, which is a warning."""
     from t5x_harness.upstream.seqio import vocabulary_file
