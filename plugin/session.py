@@ -26,7 +26,7 @@ from t5x_harness.upstream.pytest import temporary_folders, write_past_line
 from t5x_harness.vertex.target import VertexTargetError
 
 if TYPE_CHECKING:
-    from t5x_harness.report import Report
+    from t5x_harness.report.report import Report
     from t5x_harness.runs.session import RunRegistry
     from t5x_harness.workers import InlineProgress
 

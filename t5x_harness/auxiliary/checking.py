@@ -10,7 +10,7 @@ from t5x_harness.gin.program import MAIN, Binding, MacroBinding
 from t5x_harness.gin.reading import program_of, snapshot_of
 from t5x_harness.gin.values import format_value
 from t5x_harness.lint.rule import CHECKPOINT_MACROS, REPLACED_MACROS, ConfiguredObject, Context, restore_config
-from t5x_harness.lint.stage import lint
+from t5x_harness.lint.stage import lint_program
 from t5x_harness.spec import Finding, RunResult, Severity, Stage
 from t5x_harness.vertex.arguments import RunMode, normalized, output_folder_of
 
@@ -105,13 +105,12 @@ def _of_job(template: JobTemplate) -> Iterator[Finding]:
     checkpoint = f"/a/checkpoint_{step}"
     mixture = template.request.mixtures[0]
     job = template.job(checkpoint, step, mixture)
-    stage = lint(job.spec)
-    for finding in stage.findings:
+    program = program_of(job.spec)
+    for finding in lint_program(program).findings:
         if finding.code == "AUX03" and template.shares_folder:  # the jobs are meant to do this
             yield dataclasses.replace(finding, severity=Severity.WARNING)
         elif finding.code not in _JUDGED_HERE:
             yield finding
-    program = program_of(job.spec)
     if not program.complete or program.mode is None:
         return
     context = Context(program, snapshot_of(program))

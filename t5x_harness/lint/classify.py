@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import os
 from pathlib import Path
 
 from t5x_harness.gin.program import MAIN, GinProgram
-from t5x_harness.gin.reading import program_of
 from t5x_harness.gin.snapshot import Snapshot
-from t5x_harness.spec import Location, Mode, RunSpec
+from t5x_harness.spec import Location, Mode
 from t5x_harness.system.misspelling import closest
 
 LEFT_TO_LAUNCHER = ("MODEL_DIR", "EVAL_OUTPUT_DIR", "INFER_OUTPUT_DIR", "CHECKPOINT_PATH")
@@ -43,20 +41,6 @@ class Classification:
     mode: Mode | None
     reason: str
     location: Location | None = None
-
-
-def classify(config: RunSpec | str | Path, *, t5x_parent: str | Path | None = None) -> Classification:
-    """Classifies a gin file, or a whole run, as a run config or not.
-
-    Args:
-      config: a run, or a file that is to be run with nothing else.
-      t5x_parent: the folder that holds the package ``t5x`` in use, or that package; None looks for it.
-
-    Raises:
-      RuntimeError: the run asks for an installed T5X, which is missing; only if ``t5x_parent`` is None.
-    """
-    spec = config if isinstance(config, RunSpec) else RunSpec(gin_files=(os.fspath(config),))
-    return classify_program(program_of(spec, t5x_parent=t5x_parent))
 
 
 def classify_program(program: GinProgram) -> Classification:

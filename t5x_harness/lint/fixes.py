@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -263,7 +262,7 @@ class _Fixer:
         # As Python reads text from a file: every line ends with a line feed.
         read = {path: text.replace("\r\n", "\n").replace("\r", "\n") for path, text in texts.items()}
         program = program_of(config.spec, t5x_parent=config.t5x_parent, texts=read)
-        result = lint_program(program, start=time.perf_counter(), run_if=config.run_if)
+        result = lint_program(program, run_if=config.run_if)
         return _State(config, program, result.findings)
 
     def _offers(self) -> Iterator[tuple[Group, Finding]]:

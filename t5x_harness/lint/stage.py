@@ -11,7 +11,7 @@ from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged, not_run
 from t5x_harness.gin.problems import ProblemKind
 from t5x_harness.gin.program import BINDINGS, MAIN, Binding, GinProgram, MacroBinding
-from t5x_harness.gin.reading import named_files_of, program_of, snapshot_of
+from t5x_harness.gin.reading import named_files_of, snapshot_of
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER, RunIf, why_fragment
 from t5x_harness.lint.rule import Context
@@ -19,42 +19,25 @@ from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Finding, Location, Outcome, RunSpec, Severity, Stage, StageResult
 
 
-def lint(spec: RunSpec, *, t5x_parent: str | Path | None = None, on_slice: bool = False) -> StageResult:
-    """Lints a run without importing T5X or anything that the config names.
-
-    Args:
-      spec: the run.
-      t5x_parent: the folder that holds the package ``t5x``, or that package itself; None looks for the T5X that
-        ``spec.runtime`` means.
-      on_slice: whether the user named the run's slice; see :func:`lint_program`.
-
-    Returns:
-      The stage's result; ``exercised`` counts the statements that were read.
-
-    Raises:
-      RuntimeError: ``spec.runtime`` asks for a T5X that is not installed; only if ``t5x_parent`` is None.
-    """
-    start = time.perf_counter()
-    return lint_program(program_of(spec, t5x_parent=t5x_parent), start=start, on_slice=on_slice)
-
-
 def lint_program(
     program: GinProgram,
     *,
-    start: float,
     run_if: RunIf = RunIf.ALWAYS,
     on_slice: bool = False,
     begins_run: bool = False,
 ) -> StageResult:
-    """Applies the rules to a run or a fragment that was read.
+    """Applies the rules to a run or a fragment that was read; imports neither T5X nor anything that the config names.
 
     Args:
       program: the run, or the fragment.
-      start: the ``time.perf_counter`` at which the stage began.
       run_if: the condition for judging it as a run; rules that need a whole run are not applied to a fragment.
       on_slice: whether the user named the run's slice; if it is only the default, nothing is judged by it.
       begins_run: whether further stages are to follow, so that the config has to bind something to run.
+
+    Returns:
+      The stage's result; ``exercised`` counts the statements that were read.
     """
+    start = time.perf_counter()
     from t5x_harness.lint.rules import RULES
 
     fragment = why_fragment(program, run_if)
@@ -104,7 +87,7 @@ def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) ->
 
     Args:
       spec: the run; its includes and bindings are ignored.
-      t5x_parent: see :func:`lint`.
+      t5x_parent: see :func:`~t5x_harness.gin.reading.program_of`.
     """
     from t5x_harness.lint.rules.gin_files import missing_file
 

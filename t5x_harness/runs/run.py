@@ -276,21 +276,16 @@ class Run(Closing):
                 made = not_run(StageResult(stage, Outcome.NOT_RUN), f"{failed} failed")
             else:
                 self._at_work, start = stage, time.perf_counter()
-                made = self._execute(stage, start)
+                made = self._execute(stage)
                 self._seconds += time.perf_counter() - start
                 made = for_its_user(made, self.spec, self.config)
             self.done.setdefault(stage, made)  # it may have been cut off in the meantime
         return self.done[stage]
 
-    def _execute(self, stage: Stage, start: float) -> StageResult:
+    def _execute(self, stage: Stage) -> StageResult:
         if stage is Stage.LINT:
-            return lint_program(
-                self.config,
-                start=start,
-                run_if=self._run_if,
-                on_slice=self._lint_on_slice,
-                begins_run=self.executor is not None,
-            )
+            begins_run = self.executor is not None
+            return lint_program(self.config, run_if=self._run_if, on_slice=self._lint_on_slice, begins_run=begins_run)
         if self.executor is None:
             raise ValueError("a run without an executor can only lint")
         result = self.executor.stage(self, stage)

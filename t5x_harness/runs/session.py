@@ -14,7 +14,7 @@ from t5x_harness.runs.pool import RunContext, RunPool
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:
-    from t5x_harness.report import Report
+    from t5x_harness.report.report import Report
     from t5x_harness.runs.run import Run
     from t5x_harness.workers.run import OnProgress
 
@@ -96,7 +96,7 @@ class RunResults:
         Args:
           seconds: the seconds that the session has taken.
         """
-        from t5x_harness.report import Report
+        from t5x_harness.report.report import Report
 
         return Report(
             tuple(self.by_run.values()),

@@ -223,12 +223,13 @@ class SessionSettings:
 
     def declared_runs(self) -> list[CollectedRun]:
         """Returns the runs that the project declares."""
-        from t5x_harness.lint.classify import FileKind, classify
+        from t5x_harness.gin.reading import program_of
+        from t5x_harness.lint.classify import FileKind, classify_program
 
         runs = []
         for declared in self.project.runs:
             spec = self.spec(declared.gin_files, declared=declared)
-            verdict = classify(spec, t5x_parent=self.runtime.location)
+            verdict = classify_program(program_of(spec, t5x_parent=self.runtime.location))
             seen = verdict.mode if verdict.kind is FileKind.RUN_CONFIG else None
             spec = self._collected(spec, declared.name, mode=spec.mode or seen)
             runs.append(CollectedRun(declared.name, spec, Location(str(self._root / "pyproject.toml"), declared.line)))

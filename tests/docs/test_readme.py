@@ -10,7 +10,8 @@ import pytest
 from page_blocks import blocks, parsed
 
 from t5x_harness.commands.arguments import specs_of
-from t5x_harness.lint import lint
+from t5x_harness.gin.reading import program_of
+from t5x_harness.lint.stage import lint_program
 from t5x_harness.settings.project import load_project
 from t5x_harness.spec import Finding, Mode, Outcome, RunSpec
 
@@ -107,7 +108,7 @@ def test_the_project_table_is_read_and_its_run_lints(readme: str, tmp_path: Path
         spec = RunSpec(
             run.gin_files, (*bindings, "DROPOUT_RATE = 0.1"), mode=Mode.TRAIN, runtime="embedded", cwd=str(tmp_path)
         )
-        result = lint(spec)
+        result = lint_program(program_of(spec))
         return result.outcome, result.errors
 
     assert result_of(run.layer["bindings"]) == (Outcome.PASSED, ())

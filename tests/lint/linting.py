@@ -8,7 +8,8 @@ from pathlib import Path
 import t5x_harness
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.reader import read
-from t5x_harness.lint import lint
+from t5x_harness.lint.classify import Classification, classify_program
+from t5x_harness.lint.stage import lint_program
 from t5x_harness.spec import Finding, Mode, RunSpec, StageResult
 
 T5X = Path(t5x_harness.__file__).parent / "embedded"
@@ -29,6 +30,14 @@ TRAIN_STEPS = 100
 DROPOUT_RATE = 0.0
 """
 """A run config without mistakes, nine lines long."""
+
+
+def lint(spec: RunSpec, *, t5x_parent: Path = T5X, on_slice: bool = False) -> StageResult:
+    return lint_program(read(spec, t5x_parent=t5x_parent), on_slice=on_slice)
+
+
+def classify(spec: RunSpec, *, t5x_parent: Path = T5X) -> Classification:
+    return classify_program(read(spec, t5x_parent=t5x_parent))
 
 
 class Folder:
@@ -62,7 +71,7 @@ class Folder:
         return read(self.spec(gin, **fields), t5x_parent=T5X)  # type: ignore[arg-type]
 
     def lint(self, gin: str, *, on_slice: bool = False, **fields: object) -> StageResult:
-        return lint(self.spec(gin, **fields), t5x_parent=T5X, on_slice=on_slice)  # type: ignore[arg-type]
+        return lint(self.spec(gin, **fields), on_slice=on_slice)  # type: ignore[arg-type]
 
     def findings(self, gin: str, **fields: object) -> list[Finding]:
         return list(self.lint(gin, **fields).findings)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from linting import PRETRAIN, RUN, T5X, TINY, Folder
+from linting import PRETRAIN, RUN, T5X, TINY, Folder, classify
 
-from t5x_harness.lint import FileKind, classify
+from t5x_harness.gin.reading import program_of
+from t5x_harness.lint.classify import FileKind
 from t5x_harness.spec import Location, Mode
 
 
@@ -56,23 +57,18 @@ from t5x_harness.spec import Location, Mode
     ],
 )
 def test_the_kind_and_its_reason(folder: Folder, gin: str, kind: FileKind, reason: str) -> None:
-    found = classify(folder.spec(gin), t5x_parent=T5X)
+    found = classify(folder.spec(gin))
     assert (found.kind, found.reason) == (kind, reason)
     if kind is FileKind.RUN_CONFIG:
         assert found.mode is Mode.TRAIN
 
 
 def test_the_line_that_makes_it_a_run_is_in_the_users_file(folder: Folder) -> None:
-    assert classify(folder.spec(RUN), t5x_parent=T5X).location == Location("run.gin", 5)
+    assert classify(folder.spec(RUN)).location == Location("run.gin", 5)
     own = RUN + "".join(f"train_script.train.{p} = None\n" for p in ("model", "trainer_cls"))
-    assert classify(folder.spec(own), t5x_parent=T5X).location == Location("run.gin", 10)
+    assert classify(folder.spec(own)).location == Location("run.gin", 10)
 
 
 def test_the_package_itself_stands_for_its_parent(folder: Folder) -> None:
     spec = folder.spec(RUN)
-    assert classify(spec, t5x_parent=str(T5X / "t5x")) == classify(spec, t5x_parent=T5X)
-
-
-def test_a_file_alone_is_enough(folder: Folder) -> None:
-    folder.write({"x.gin": RUN})
-    assert classify(folder.path / "x.gin", t5x_parent=T5X).mode is Mode.TRAIN
+    assert program_of(spec, t5x_parent=str(T5X / "t5x")) == program_of(spec, t5x_parent=T5X)

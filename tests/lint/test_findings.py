@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
+from linting import FINETUNE, PRETRAIN, RUN, TINY, Folder, lint
 
-from t5x_harness.lint import lint
 from t5x_harness.spec import Location, Mode, Outcome, RunSpec, Severity, StandInPolicy
 
 INSTALL_T5 = "python -m pip install babel nltk rouge-score scikit-learn, then python -m pip install --no-deps t5"
@@ -372,7 +371,7 @@ def test_the_tasks_that_stand_for_the_package_t5_are_named(
 
 
 def test_a_file_that_the_user_named_has_no_line(folder: Folder) -> None:
-    result = lint(RunSpec(("gone.gin",), cwd=str(folder.path)), t5x_parent=T5X)
+    result = lint(RunSpec(("gone.gin",), cwd=str(folder.path)))
     assert [(f.code, f.location) for f in result.errors] == [("GIN16", None)]
     assert result.outcome is Outcome.FAILED
 
@@ -432,14 +431,14 @@ def test_a_file_of_t5x_that_is_given_later_overrides_the_users(folder: Folder) -
     folder.write({"mine.gin": "BATCH_SIZE = 7\nTRAIN_STEPS = 3\n", "more.gin": "DROPOUT_RATE = 0.1\n"})
     files = ("mine.gin", "more.gin", TINY, PRETRAIN)
     spec = RunSpec(files, ("TRAIN_STEPS = 5", "DROPOUT_RATE = 0.1"), cwd=str(folder.path))
-    (found,) = [f for f in lint(spec, t5x_parent=T5X).findings if f.code == "GIN04"]
+    (found,) = [f for f in lint(spec).findings if f.code == "GIN04"]
     assert found.location == Location("mine.gin", 1)
     assert found.message.startswith("BATCH_SIZE = 7 is lost: ")
     assert "pretrain.gin, which is given after mine.gin, sets it to 128" in found.message
     assert found.fix is not None
     assert found.fix.startswith("give mine.gin after ")
     turned = RunSpec((TINY, PRETRAIN, "mine.gin", "more.gin"), spec.bindings, cwd=str(folder.path))
-    assert not [f for f in lint(turned, t5x_parent=T5X).findings if f.code == "GIN04"]
+    assert not [f for f in lint(turned).findings if f.code == "GIN04"]
 
 
 def test_an_included_file_may_bind_macros_that_only_other_runs_read(folder: Folder) -> None:
@@ -467,7 +466,7 @@ def test_a_broken_config_of_t5x_is_not_the_users_fault(folder: Folder) -> None:
 def test_run_files_of_two_binaries(folder: Folder) -> None:
     folder.write({"train.gin": RUN, "eval.gin": EVAL})
     spec = RunSpec(("train.gin", "eval.gin"), mode=Mode.EVAL, cwd=str(folder.path))
-    found = [f for f in lint(spec, t5x_parent=T5X).findings if f.code in ("AUX02", "GIN12")]
+    found = [f for f in lint(spec).findings if f.code in ("AUX02", "GIN12")]
     assert [f.code for f in found] == ["AUX02"]
     assert found[0].message.startswith(
         "train_script.train.model is for train runs, and this config binds eval as well: no binary has both (t5x/"

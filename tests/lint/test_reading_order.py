@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
+from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder, lint
 
 from t5x_harness.gin.program import BINDINGS
 from t5x_harness.gin.reader import read
 from t5x_harness.gin.reading import bound_values, program_of
 from t5x_harness.gin.values import Macro, Reference
-from t5x_harness.lint import lint
 from t5x_harness.lint.stage import missing_gin_files
 from t5x_harness.spec import Assignment, BoundValue, Location, Mode, RunSpec, Severity
 
@@ -182,7 +181,7 @@ def test_what_only_the_embedded_t5x_can_open_is_warned_of(folder: Folder) -> Non
         f"the public T5X cannot open {DECODER}, unless it starts in the folder of its own clone: its folder "
         "t5x/examples/decoder_only/models has no __init__.py"
     )
-    found = lint(RunSpec((DECODER,), cwd=str(folder.path)), t5x_parent=T5X).findings
+    found = lint(RunSpec((DECODER,), cwd=str(folder.path))).findings
     assert [f.severity for f in found if f.code == "GIN16"] == [Severity.WARNING]
     assert missing_gin_files(RunSpec((DECODER,), cwd=str(folder.path)), t5x_parent=T5X) == ()  # it is here
     folder.write({DECODER: "BATCH_SIZE = 1\n"})

@@ -6,16 +6,13 @@ import contextlib
 from pathlib import Path
 
 import pytest
-from linting import T5X, Folder
+from linting import Folder
 
 from t5x_harness.findings.rule import FOLDER, Example, Rule, rules_in
 from t5x_harness.gin.program import BINDINGS
-from t5x_harness.lint import FileKind, classify, lint
 from t5x_harness.lint.rules import RULES
-from t5x_harness.sample_tasks import CONFIGS
-from t5x_harness.spec import Finding, Location, RunSpec, Severity, Stage
+from t5x_harness.spec import Finding, Location, Severity, Stage
 
-SAMPLES = sorted(path.name for path in CONFIGS.glob("*.gin"))
 STATIC_ROWS = """
 GIN01 GIN02 GIN03 GIN04 GIN05 GIN06 GIN07 GIN08 GIN09 GIN10 GIN11 GIN12 GIN13 GIN14 GIN15 GIN16 GIN17 GIN18 GIN19 GIN20
 GIN21 GIN23 GIN24 GIN25 GIN26 GIN27 GIN28 GIN29 GIN30 GIN31 GIN32 GIN33 GIN34 GIN35 MSH02 MSH03 CKP23 MSH12 MSH14 CKP01
@@ -49,13 +46,6 @@ def test_a_rule_points_to_the_line_at_fault_in_its_bad_example(folder: Folder, r
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
 def test_a_rule_leaves_its_good_example_alone(folder: Folder, rule: Rule) -> None:
     assert rule.code not in {f.code for f in _findings(folder, rule.good)}
-
-
-@pytest.mark.parametrize("name", SAMPLES)
-def test_the_sample_configs_are_not_faulted(name: str) -> None:
-    spec = RunSpec((name,), cwd=str(CONFIGS))
-    assert classify(spec, t5x_parent=T5X).kind is FileKind.RUN_CONFIG
-    assert lint(spec, t5x_parent=T5X).findings == ()
 
 
 def test_the_rules_of_this_stage_are_there() -> None:

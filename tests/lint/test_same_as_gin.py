@@ -247,7 +247,7 @@ def test_a_slip_is_an_error_where_gin_refuses_it(
         gin.add_config_file_search_path("search")
         complaint = _gin_complaint(runs, [])
         program = _read_with_dummies(Path(folder), runs, [])
-        result = lint_program(program, start=0.0)
+        result = lint_program(program)
     errors = [f"{f.location}: {f.code} {f.message}" for f in result.errors if f.code in _OF_READING]
     if complaint is None:
         assert errors == []

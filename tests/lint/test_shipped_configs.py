@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 
 import pytest
-from linting import T5X
+from linting import T5X, classify, lint
 
-from t5x_harness.lint import FileKind, classify, lint
+from t5x_harness.lint.classify import FileKind
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
 from t5x_harness.spec import Mode, RunSpec
 
@@ -53,7 +53,7 @@ def _spec(name: str, python_path: tuple[str, ...], tmp_path: Path, *bindings: st
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_run_configs_are_told_from_fragments(name: str, python_path: tuple[str, ...], tmp_path: Path) -> None:
-    found = classify(_spec(name, python_path, tmp_path), t5x_parent=T5X)
+    found = classify(_spec(name, python_path, tmp_path))
     assert found.kind is (FileKind.RUN_CONFIG if name in RUNS or name in INCOMPLETE else FileKind.FRAGMENT), (
         found.reason
     )
@@ -67,14 +67,14 @@ def test_the_list_of_runs_is_of_files_that_are_there() -> None:
 @pytest.mark.stack  # two of them bind optax optimizers
 @pytest.mark.parametrize("name", sorted(RUNS))
 def test_no_shipped_run_has_an_error(name: str, python_path: tuple[str, ...], tmp_path: Path) -> None:
-    result = lint(_spec(name, python_path, tmp_path), t5x_parent=T5X)
+    result = lint(_spec(name, python_path, tmp_path))
     assert result.errors == ()
     assert result.exercised > 80
 
 
 @pytest.mark.parametrize("name", sorted(INCOMPLETE))
 def test_a_file_that_t5x_never_published_is_named(name: str, python_path: tuple[str, ...], tmp_path: Path) -> None:
-    [error] = lint(_spec(name, python_path, tmp_path), t5x_parent=T5X).errors
+    [error] = lint(_spec(name, python_path, tmp_path)).errors
     assert error.code == "GIN17"
     assert "t5x/configs/runs/pretrain_deterministic.gin" in error.message
 
@@ -83,7 +83,7 @@ def test_the_import_that_umt5s_fine_tuning_lacks_is_named(python_path: tuple[str
     """With T5X itself, Gin also stops there."""
     bindings = ("MODEL_DIR = 'm'", "MIXTURE_OR_TASK_NAME = 'x'", "MIXTURE_OR_TASK_MODULE = None")
     spec = _spec("t5x/examples/scalable_t5/umt5/tydiqa_base.gin", python_path, tmp_path, *bindings)
-    [error] = (found for found in lint(spec, t5x_parent=T5X).errors if found.code == "GIN29")
+    [error] = (found for found in lint(spec).errors if found.code == "GIN29")
     assert error.fix == ("add `from t5x import partitioning` to t5x/examples/scalable_t5/umt5/tydiqa_base.gin")
 
 
@@ -99,9 +99,9 @@ def test_a_fragment_with_what_it_leaves_open_is_a_run(
 ) -> None:
     bindings = ("CHECKPOINT_PATH = '/m/checkpoint_10'", *bindings)
     spec = RunSpec(("t5x/examples/t5/t5_1_1/base.gin", name), bindings, python_path=python_path, cwd=str(tmp_path))
-    found = classify(spec, t5x_parent=T5X)
+    found = classify(spec)
     assert (found.kind, found.mode) == (FileKind.RUN_CONFIG, mode), found.reason
-    assert lint(spec, t5x_parent=T5X).errors == ()
+    assert lint(spec).errors == ()
 
 
 def _real_t5x() -> Path | None:

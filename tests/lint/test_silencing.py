@@ -127,6 +127,6 @@ def test_what_broke_the_reading_is_never_silenced(folder: Folder, text: str, cod
 
 def test_a_run_of_nothing_is_an_error_whatever_is_ignored(folder: Folder) -> None:
     program = folder.read(f"include '{TINY}'\n", ignore=tuple(all_codes()))
-    assert lint_program(program, start=0.0).outcome is Outcome.PASSED, "no rule that was asked for has a finding"
-    result = lint_program(program, start=0.0, begins_run=True)
+    assert lint_program(program).outcome is Outcome.PASSED, "no rule that was asked for has a finding"
+    result = lint_program(program, begins_run=True)
     assert (result.outcome, [finding.code for finding in result.errors]) == (Outcome.FAILED, ["GIN31"])

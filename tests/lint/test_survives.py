@@ -15,14 +15,13 @@ import pytest
 from gin import config_parser
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linting import RUN, T5X, Folder
+from linting import RUN, T5X, Folder, lint
 
 from t5x_harness.commands.main import main
 from t5x_harness.gin import files, parsing
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.reader import read
 from t5x_harness.gin.values import Macro
-from t5x_harness.lint import lint
 from t5x_harness.lint.edits import statement_at
 from t5x_harness.spec import Outcome, RunSettings, RunSpec
 
@@ -71,7 +70,7 @@ def test_any_includes_are_followed_to_an_end(includes: dict[str, list[str]], is_
             (folder / file).write_text("".join(f"include '{target}'\n" for target in targets), encoding="utf-8")
         program = read(RunSpec(("run.gin",), search_paths=("sub", "gone"), cwd=str(folder)), t5x_parent=T5X)
         assert program.complete or program.problems
-        lint(RunSpec(("run.gin",), search_paths=("sub", "gone"), cwd=str(folder)), t5x_parent=T5X)
+        lint(RunSpec(("run.gin",), search_paths=("sub", "gone"), cwd=str(folder)))
 
 
 def _write(name: str, content: bytes) -> Callable[[Path], None]:
@@ -178,7 +177,7 @@ def test_what_may_lie_in_a_bucket_of_the_search_path_is_said(folder: Folder) -> 
 
 
 def test_a_run_out_of_reach_proves_nothing(folder: Folder) -> None:
-    result = lint(RunSpec(("/gcs/bucket/run.gin",), cwd=str(folder.path)), t5x_parent=T5X)
+    result = lint(RunSpec(("/gcs/bucket/run.gin",), cwd=str(folder.path)))
     assert (result.outcome, result.findings) == (Outcome.NOT_RUN, ())
     assert result.not_checked[0].startswith("what /gcs/bucket/run.gin holds: its bucket is not mounted here")
 
@@ -195,7 +194,7 @@ def test_gin_files_at_gs_cannot_be_opened_wherever_they_are(folder: Folder) -> N
     named = RunSpec(
         ("gs://bucket/run.gin",), cwd=str(folder.path), settings=RunSettings(gcs_root=str(folder.path / "buckets"))
     )
-    result = lint(named, t5x_parent=T5X)
+    result = lint(named)
     assert result.outcome is Outcome.FAILED
     assert [(f.code, f.location) for f in result.findings] == [("GIN33", None)]
 
@@ -234,7 +233,7 @@ _TEXTS = st.lists(_WORDS, max_size=40).map(" ".join) | st.lists(_WORDS, max_size
 def test_any_text_is_read_or_complained_about(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "run.gin").write_text(text, encoding="utf-8", errors="replace")
-        lint(RunSpec(("run.gin",), (text,), cwd=folder), t5x_parent=T5X)
+        lint(RunSpec(("run.gin",), (text,), cwd=folder))
 
 
 _LITERALS = st.recursive(

@@ -5,16 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from linting import FINETUNE, PRETRAIN, RUN, T5X, TINY, Folder
+from linting import FINETUNE, PRETRAIN, RUN, TINY, Folder, lint
 
-from t5x_harness.lint import lint
 from t5x_harness.spec import Finding, Location, RunSpec, Severity
 
 SIZES = "BATCH_SIZE = 64\n"
 
 
 def undone(folder: Folder, *gin_files: str) -> list[Finding]:
-    found = lint(RunSpec(gin_files, cwd=str(folder.path)), t5x_parent=T5X).findings
+    found = lint(RunSpec(gin_files, cwd=str(folder.path))).findings
     return [f for f in found if f.code in ("GIN04", "GIN34")]
 
 
@@ -104,7 +103,7 @@ def test_a_file_that_is_included_again_sets_back_what_was_bound_between(folder: 
     lines = "include 'first.gin'\ninclude 'second.gin'\n" if together else "include 'first.gin'\n"
     spec = folder.spec(RUN.replace("MIXTURE_OR", f"{lines}MIXTURE_OR", 1))
     files = ("run.gin",) if together else ("run.gin", "second.gin")
-    found = lint(dataclasses.replace(spec, gin_files=files), t5x_parent=T5X).findings
+    found = lint(dataclasses.replace(spec, gin_files=files)).findings
     (finding,) = [f for f in found if f.code == "GIN04"]
     assert (finding.severity, finding.location.file, finding.location.line) == (Severity.WARNING, "first.gin", 4)  # type: ignore[union-attr]
     which = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.report import Report
+from t5x_harness.report.report import Report
 from t5x_harness.runs.run import Run
 from t5x_harness.spec import RunSpec, Stage
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from t5x_harness.findings.text import columns
-from t5x_harness.report import Report
+from t5x_harness.report.report import Report
 from t5x_harness.spec import (
     Assignment,
     BoundValue,

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from sample_reports import BAD, GOOD, NOTE, report_of
 
 from t5x_harness.findings.printable import printable
-from t5x_harness.report import Report
 from t5x_harness.report.github import append_step_summary, command, markdown, render
-from t5x_harness.report.report import SourceLine
+from t5x_harness.report.report import Report, SourceLine
 from t5x_harness.spec import Finding, Location, Measure, Outcome, Severity, Stage
 
 Lint = Callable[..., Report]

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from sample_reports import passed
 
 from t5x_harness.findings.printable import printable, printable_json
-from t5x_harness.report import Report, github, junit, sarif, terminal
+from t5x_harness.report import github, junit, sarif, terminal
 from t5x_harness.report import json as json_report
+from t5x_harness.report.report import Report
 from t5x_harness.report.terminal import render_brief
 from t5x_harness.rulebook.pages import rule_descriptors
 from t5x_harness.spec import (

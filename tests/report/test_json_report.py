@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample_reports import BAD, GOOD, report_of
 
-from t5x_harness.report import Report
 from t5x_harness.report.json import SCHEMA, SCHEMA_FILE, document, render
+from t5x_harness.report.report import Report
 from t5x_harness.spec import (
     Assignment,
     BoundValue,

@@ -8,7 +8,7 @@ import pytest
 from sample_reports import BAD, GOOD, NOTE, TABLE, WARNING
 
 from t5x_harness.findings.text import columns
-from t5x_harness.report import Report
+from t5x_harness.report.report import Report
 from t5x_harness.report.terminal import render, render_brief, render_quietly, run_failure, stage_failure
 from t5x_harness.spec import (
     Change,

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from sample_reports import BAD, GOOD, report_of
 
 from t5x_harness.findings.printable import printable
-from t5x_harness.report import Report, junit, sarif
+from t5x_harness.report import junit, sarif
+from t5x_harness.report.report import Report
 from t5x_harness.report.sarif import FINGERPRINT
 from t5x_harness.rulebook.codes import RUN_CODES, rules_by_code
 from t5x_harness.rulebook.pages import page, rule_descriptors

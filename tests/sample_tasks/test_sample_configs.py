@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import t5x_in_use
 
-from t5x_harness.lint import lint
-from t5x_harness.lint.classify import classify
+from t5x_harness.gin.reading import program_of
+from t5x_harness.lint.classify import classify_program
+from t5x_harness.lint.stage import lint_program
 from t5x_harness.runs.run import Run
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.spec import Mode, Outcome, RunSpec, Stage
@@ -26,7 +27,7 @@ def spec_of(name: str) -> RunSpec:
 
 
 def test_every_kind_of_run_is_there() -> None:
-    modes = {name: classify(spec_of(name)).mode for name in RUNS}
+    modes = {name: classify_program(program_of(spec_of(name))).mode for name in RUNS}
     assert {name.partition("_")[0]: mode for name, mode in modes.items()} == {
         "pretrain": Mode.TRAIN,
         "finetune": Mode.TRAIN,
@@ -37,12 +38,12 @@ def test_every_kind_of_run_is_there() -> None:
 
 @pytest.mark.parametrize("name", FRAGMENTS)
 def test_a_model_is_not_a_run(name: str) -> None:
-    assert classify(spec_of(f"models/{name}")).mode is None
+    assert classify_program(program_of(spec_of(f"models/{name}"))).mode is None
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_lint_finds_nothing(name: str) -> None:
-    result = lint(spec_of(name))
+    result = lint_program(program_of(spec_of(name)))
     assert (result.outcome, result.findings) == (Outcome.PASSED, ())
 
 
