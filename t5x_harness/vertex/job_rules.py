@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from t5x_harness.google.vertex.validation import SpecVerdict, judge
-from t5x_harness.google.vertex.validation.checks import CHECKS, Values, of_values
+from t5x_harness.google.vertex.validation.checks import CHECKS, Values, checking, values_of
 from t5x_harness.google.vertex.validation.rules import Breach, SpecRule, Subject, read_table, rules_in
 from t5x_harness.spec import Mode
 from t5x_harness.vertex.job import T5XJob
@@ -25,8 +25,9 @@ _MODULE = re.compile(r"t5x[./](?P<name>\w+?)(?:\.py)?")
 @functools.cache
 def job_rules() -> tuple[SpecRule, ...]:
     """Returns all rules for T5X's jobs."""
-    own = {broken.__name__: of_values(broken) for broken in (data_dir_none, gin_prefix_twice, carried_over, run_mode)}
-    return rules_in(read_table(__package__, "job_rules.toml"), {**CHECKS, **own, t5x_module.__name__: t5x_module})
+    own = (data_dir_none, gin_prefix_twice, carried_over, run_mode)
+    checks = {**CHECKS, **{broken.__name__: checking(values_of, broken) for broken in own}, "t5x_module": t5x_module}
+    return rules_in(read_table(__package__, "job_rules.toml"), checks)
 
 
 def verdict_of(job: T5XJob) -> SpecVerdict:

@@ -1,7 +1,7 @@
 """The checks of rules, by name. The checks of machines are in ``machines``.
 
 A check of values is given one value of the rule's field, a check of pools one worker pool, and a check of jobs the
-whole job. Each returns the values for the rule's message if the rule is broken, and None otherwise.
+whole job, each with the rule. It returns the values for the rule's message if the rule is broken, and None otherwise.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from t5x_harness.google.vertex.validation.machine_types import (
@@ -23,9 +23,8 @@ from t5x_harness.google.vertex.validation.machine_types import (
 from t5x_harness.google.vertex.validation.rules import Breach, Check, PoolSpec, SpecRule, Subject
 
 Values: TypeAlias = Mapping[str, Any]
-OfValue: TypeAlias = Callable[[Any, SpecRule], Values | None]
-OfPool: TypeAlias = Callable[[PoolSpec, Subject], Values | None]
-OfJob: TypeAlias = Callable[[Subject, SpecRule], Values | None]
+Broken: TypeAlias = Callable[[Any, SpecRule], Values | None]
+Places: TypeAlias = Callable[[Subject, SpecRule], Iterable[tuple[str, Any]]]
 
 CHECKS: dict[str, Check] = {}
 """All checks by their names in ``rules.toml``; filled while this package's modules are imported."""
@@ -38,12 +37,12 @@ _RANGES = ("double_value_spec", "integer_value_spec")
 _GCS_URI = re.compile(r"gs://[a-z0-9][a-z0-9._-]*(/\S*)?")
 
 
-def of_values(broken: OfValue) -> Check:
-    """Makes a check from a function that examines each value of the rule's field."""
+def checking(places: Places, broken: Broken) -> Check:
+    """Makes a check from a function that examines each of the values that ``places`` finds."""
 
     @functools.wraps(broken)
     def check(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-        for at, value in subject.resolve(rule.field):
+        for at, value in places(subject, rule):
             if (values := broken(value, rule)) is not None:
                 yield at, values
 
@@ -52,51 +51,33 @@ def of_values(broken: OfValue) -> Check:
 
 def enter(check: Check) -> Check:
     """Registers a check under its name."""
-    name = check.__name__
-    if name in CHECKS:
-        raise ValueError(f"there are two checks {name!r}")
-    CHECKS[name] = check
+    CHECKS[check.__name__] = check
     return check
 
 
-def value_check(broken: OfValue) -> OfValue:
-    """Registers a check of values."""
-    enter(of_values(broken))
-    return broken
+def values_of(subject: Subject, rule: SpecRule) -> Iterator[tuple[str, Any]]:
+    """Yields each value of the rule's field."""
+    return subject.resolve(rule.field)
 
 
-def pool_check(broken: OfPool) -> OfPool:
-    """Registers a check of worker pools, for rules about a field of each pool."""
-
-    @functools.wraps(broken)
-    def check(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-        below = rule.field.partition("]")[2]
-        for pool in subject.pools:
-            if (values := broken(pool, subject)) is not None:
-                yield f"{pool.path}{below}", values
-
-    enter(check)
-    return broken
+def _pools_of(subject: Subject, rule: SpecRule) -> Iterator[tuple[str, PoolSpec]]:
+    """Yields each worker pool, for a rule about a field of each."""
+    below = rule.field.partition("]")[2]
+    return ((f"{pool.path}{below}", pool) for pool in subject.pools)
 
 
-def of_jobs(broken: OfJob) -> Check:
-    """Makes a check from a function that examines a job as a whole."""
-
-    @functools.wraps(broken)
-    def check(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
-        if (values := broken(subject, rule)) is not None:
-            yield re.sub(r"^spec\b", subject.spec_field, rule.field), values
-
-    return check
+def _job_of(subject: Subject, rule: SpecRule) -> list[tuple[str, Subject]]:
+    """Returns the job as a whole."""
+    return [(re.sub(r"^spec\b", subject.spec_field, rule.field), subject)]
 
 
-def job_check(broken: OfJob) -> OfJob:
-    """Registers a check of a job as a whole."""
-    enter(of_jobs(broken))
-    return broken
+def _entered(places: Places, broken: Broken) -> Check:
+    return enter(checking(places, broken))
 
 
-_OF_VALUES: Mapping[str, OfValue] = {
+value_check, pool_check, job_check = (functools.partial(_entered, each) for each in (values_of, _pools_of, _job_of))
+
+_OF_VALUES: Mapping[str, Broken] = {
     # The field has a value.
     "required": lambda value, _: None if value else {},
     # The field has no value.
@@ -111,10 +92,12 @@ _OF_VALUES: Mapping[str, OfValue] = {
     "between": lambda value, rule: (
         {"value": value} if value and not rule.parameters["low"] <= value <= rule.parameters["high"] else None
     ),
+    # The parameter specifies the values that it may have.
+    "parameter_values": lambda parameter, _: {} if parameter.WhichOneof("parameter_value_spec") is None else None,
     # The number is at least ``low``.
     "at_least": lambda value, rule: {"value": value} if value < rule.parameters["low"] else None,
 }
-_OF_JOBS: Mapping[str, OfJob] = {
+_OF_JOBS: Mapping[str, Broken] = {
     # The field is set if the field ``other`` is.
     "required_with": lambda job, rule: {} if job.has(rule.parameters["other"]) and not job.has(rule.field) else None,
     # The field is set only if the field ``other`` is.
@@ -128,8 +111,8 @@ _OF_JOBS: Mapping[str, OfJob] = {
     # A job with a TPU has one pool.
     "tpu_pools": lambda job, _: {"value": job.pools[1].index} if _has_tpu(job) and len(job.pools) > 1 else None,
 }
-CHECKS |= {name: of_values(broken) for name, broken in _OF_VALUES.items()}
-CHECKS |= {name: of_jobs(broken) for name, broken in _OF_JOBS.items()}
+CHECKS |= {name: checking(values_of, broken) for name, broken in _OF_VALUES.items()}
+CHECKS |= {name: checking(_job_of, broken) for name, broken in _OF_JOBS.items()}
 
 
 @value_check
@@ -218,34 +201,27 @@ def region_known(subject: Subject, _rule: SpecRule) -> Values | None:
 
 
 @pool_check
-def region_has_tpu(pool: PoolSpec, subject: Subject) -> Values | None:
-    """Checks that Google's list of regions does not rule out TPUs of the requested generation in the region."""
-    return _without_tpu(pool, subject, in_doubt=False)
+def region_has_tpu(pool: PoolSpec, rule: SpecRule) -> Values | None:
+    """Checks that the region has TPUs of the requested generation.
 
-
-@pool_check
-def region_may_have_tpu(pool: PoolSpec, subject: Subject) -> Values | None:
-    """Checks that the region is known to have TPUs of the requested generation."""
-    return _without_tpu(pool, subject, in_doubt=True)
-
-
-def _without_tpu(pool: PoolSpec, subject: Subject, *, in_doubt: bool) -> Values | None:
-    generation = generation_of(pool.machine)
+    With ``in_doubt``, it may have them although Google's list of regions does not name it.
+    """
+    generation, location = generation_of(pool.machine), pool.job.location
     regions = tpu_regions(generation)
-    is_known = generation is not None and subject.location in training_regions() and regions
-    if is_known and subject.location not in regions and may_have_tpu(subject.location, generation) == in_doubt:
-        return {"region": subject.location, "generation": generation, "regions": ", ".join(regions)}
+    is_known = generation is not None and location in training_regions() and regions
+    if is_known and location not in regions and may_have_tpu(location, generation) == rule.parameters["in_doubt"]:
+        return {"region": location, "generation": generation, "regions": ", ".join(regions)}
     return None
 
 
 @pool_check
-def task(pool: PoolSpec, _subject: Subject) -> Values | None:
+def task(pool: PoolSpec, _rule: SpecRule) -> Values | None:
     """Checks that each pool has something to run."""
     return {} if pool.message.ByteSize() and pool.message.WhichOneof("task") is None else None
 
 
 @pool_check
-def tpu_replicas(pool: PoolSpec, _subject: Subject) -> Values | None:
+def tpu_replicas(pool: PoolSpec, _rule: SpecRule) -> Values | None:
     """Checks that a pool with a TPU has one replica."""
     if generation_of(pool.machine) is None or pool.message.replica_count <= 1:
         return None
@@ -254,7 +230,7 @@ def tpu_replicas(pool: PoolSpec, _subject: Subject) -> Values | None:
 
 
 @pool_check
-def primary_replicas(pool: PoolSpec, _subject: Subject) -> Values | None:
+def primary_replicas(pool: PoolSpec, _rule: SpecRule) -> Values | None:
     """Checks that the first pool has one replica; a separate rule covers pools with a TPU."""
     count = pool.message.replica_count
     if pool.index or count <= 1 or generation_of(pool.machine) is not None:
@@ -266,8 +242,9 @@ def primary_replicas(pool: PoolSpec, _subject: Subject) -> Values | None:
 def tensorboard_region(subject: Subject, _rule: SpecRule) -> Values | None:
     """Checks that the TensorBoard is in the job's region."""
     match = re.search(r"/locations/([^/]+)/", subject.spec.tensorboard)
-    is_elsewhere = match and subject.location and match[1] != subject.location
-    return {"theirs": match[1], "region": subject.location} if match and is_elsewhere else None
+    if not match or subject.location in ("", match[1]):
+        return None
+    return {"theirs": match[1], "region": subject.location}
 
 
 @value_check
@@ -294,12 +271,6 @@ def more_parallel(subject: Subject, _rule: SpecRule) -> Values | None:
     return None
 
 
-@value_check
-def parameter_values(parameter: Any, _rule: SpecRule) -> Values | None:
-    """Checks that each parameter specifies the values that it may have."""
-    return {} if parameter.WhichOneof("parameter_value_spec") is None else None
-
-
 @enter
 def parameter_range(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that the bounds of a range are not reversed."""
@@ -313,7 +284,7 @@ def parameter_range(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
 @enter
 def scale_of_categories(subject: Subject, _rule: SpecRule) -> Iterator[Breach]:
     """Checks that categories are not scaled."""
-    for at, parameter in _parameters(subject):
+    for at, parameter in subject.resolve("study_spec.parameters[]"):
         if parameter.scale_type and parameter.WhichOneof("parameter_value_spec") == "categorical_value_spec":
             yield f"{at}.scale_type", {}
 
@@ -321,10 +292,11 @@ def scale_of_categories(subject: Subject, _rule: SpecRule) -> Iterator[Breach]:
 @enter
 def scale_positive(subject: Subject, _rule: SpecRule) -> Iterator[Breach]:
     """Checks that a logarithmic scale has only values above 0."""
-    for at, parameter in _parameters(subject):
-        scale = _enum_name(parameter, "scale_type")
-        smallest = _smallest(parameter)
-        if "LOG" in scale and smallest is not None and smallest <= 0:
+    for at, parameter in subject.resolve("study_spec.parameters[]"):
+        scale, kind = _enum_name(parameter, "scale_type"), parameter.WhichOneof("parameter_value_spec")
+        values = getattr(parameter, kind).values if kind == "discrete_value_spec" else ()
+        smallest = getattr(parameter, kind).min_value if kind in _RANGES else min(values, default=1)
+        if "LOG" in scale and smallest <= 0:
             yield f"{at}.scale_type", {"scale": scale, "value": f"{smallest:g}"}
 
 
@@ -332,26 +304,13 @@ def scale_positive(subject: Subject, _rule: SpecRule) -> Iterator[Breach]:
 def grid_of_doubles(subject: Subject, rule: SpecRule) -> Iterator[Breach]:
     """Checks that a grid has only parameters whose values can be enumerated."""
     if subject.tunes and _enum_name(subject.message.study_spec, "algorithm") == "GRID_SEARCH":
-        for _, parameter in _parameters(subject):
+        for _, parameter in subject.resolve("study_spec.parameters[]"):
             if parameter.WhichOneof("parameter_value_spec") == "double_value_spec":
                 yield rule.field, {"value": parameter.parameter_id}
 
 
 def _has_tpu(subject: Subject) -> bool:
     return any(generation_of(pool.machine) is not None for pool in subject.pools)
-
-
-def _parameters(subject: Subject) -> Iterator[tuple[str, Any]]:
-    return subject.resolve("study_spec.parameters[]")
-
-
-def _smallest(parameter: Any) -> float | None:
-    kind = parameter.WhichOneof("parameter_value_spec")
-    if kind in _RANGES:
-        return float(getattr(parameter, kind).min_value)
-    if kind == "discrete_value_spec" and parameter.discrete_value_spec.values:
-        return float(min(parameter.discrete_value_spec.values))
-    return None
 
 
 def _enum_name(message: Any, field: str) -> str:

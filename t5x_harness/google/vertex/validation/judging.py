@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from t5x_harness.google.vertex.validation.checks import CHECKS
-from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, machine_types
-from t5x_harness.google.vertex.validation.machines import is_slice, machine_text
+from t5x_harness.google.vertex.validation.machine_types import cloud_tpus, find_slice, machine_types
+from t5x_harness.google.vertex.validation.machines import machine_text
 from t5x_harness.google.vertex.validation.rules import SpecRule, Subject, read_table, rules_in
 
 
@@ -63,12 +63,10 @@ def judge(job: Any, location: str = "", more: Sequence[SpecRule] = ()) -> SpecVe
     """Returns the violations for which the service refuses a job, and anything else that may be wrong with it.
 
     Args:
-      job: a ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf or proto-plus message.
+      job: a ``CustomJob`` or a ``HyperparameterTuningJob``, as the SDK's protobuf or proto-plus message; any other
+        message raises TypeError.
       location: the region to which it is sent; without it, no rule about regions is applied.
       more: rules in addition to the service's.
-
-    Raises:
-      TypeError: it is any other message.
     """
     to_protobuf = getattr(type(job), "pb", None)
     subject = Subject(to_protobuf(job) if to_protobuf else job, location)
@@ -112,7 +110,7 @@ def accelerator_meant(given: str) -> str:
     machine = machine_text(given)
     if machine:
         return f"{given} is a slice; write {machine}"
-    if is_slice(given):
+    if find_slice(given):
         return f"{given} is a slice, of a size or generation for which custom training documents no machine"
     name = re.sub(r"\W+", "_", given.strip()).upper().replace("GIB", "GB")
     bare = name.removeprefix("NVIDIA_").removeprefix("TESLA_")
@@ -136,23 +134,14 @@ def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[Spec
       document: a job or a part of one, with keys in either spelling, ``acceleratorType`` or ``accelerator_type``.
       kind: the name of the resource, with which the service's message begins.
     """
-    known = accelerator_types()
-    return tuple(
-        SpecViolation(
-            field=at,
-            message=_message(f"{kind}.{at}", given),
-            code="VTX02" if is_slice(given) else "VTX18",
-            source=_SOURCE,
-            rule="accelerator-name",
-        )
-        for at, given in _accelerators(document, "")
-        if given not in known
-    )
-
-
-def _message(at: str, given: str) -> str:
-    meant = accelerator_meant(given)
-    return f"Invalid value at '{at}' ({_ENUM}), \"{given}\"{f': {meant}' if meant else ''}"
+    violations = []
+    for at, given in _accelerators(document, ""):
+        if given not in accelerator_types():
+            meant = accelerator_meant(given)
+            message = f"Invalid value at '{kind}.{at}' ({_ENUM}), \"{given}\"{f': {meant}' if meant else ''}"
+            code = "VTX02" if find_slice(given) else "VTX18"
+            violations.append(SpecViolation(at, message, code, _SOURCE, "accelerator-name"))
+    return tuple(violations)
 
 
 def _accelerators(document: Any, at: str) -> Iterator[tuple[str, str]]:

@@ -91,13 +91,9 @@ def may_have_tpu(region: str, generation: str | None) -> bool:
 
 
 def accelerator_name(machine_spec: Any) -> str:
-    """Returns the name of a machine spec's accelerator type, ``TPU_V3``.
+    """Returns the name of a machine spec's accelerator type, such as ``TPU_V3``; for the argument see :func:`slice_of`.
 
-    Args:
-      machine_spec: a ``MachineSpec``, as the SDK's protobuf or proto-plus message, or anything with its attributes.
-
-    Returns:
-      The name; empty for a spec without an accelerator, and the number as text for a type that the API does not have.
+    It is empty for a spec without an accelerator, and the number as text for a type that the API does not have.
     """
     value = getattr(machine_spec, "accelerator_type", None) or ""
     if not isinstance(value, int):
@@ -124,8 +120,7 @@ def slice_of(machine_spec: Any) -> Slice | None:
         ``machine_type``, ``accelerator_type``, ``accelerator_count`` and ``tpu_topology``.
 
     Returns:
-      None for a machine without a TPU, for a spec that Vertex AI does not accept, and for a generation whose slices are
-      not known.
+      None for a machine without a TPU, a spec that Vertex AI does not accept, and a generation without known slices.
     """
     generation = generation_of(machine_spec)
     if generation is None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from t5x_harness.google.vertex.validation.checks import OfPool, Values, pool_check
+from t5x_harness.google.vertex.validation.checks import Values, pool_check
 from t5x_harness.google.vertex.validation.machine_types import (
     CLOUD_TPU,
     CloudTpu,
@@ -18,25 +18,16 @@ from t5x_harness.google.vertex.validation.machine_types import (
     find_slice,
     machine_types,
 )
-from t5x_harness.google.vertex.validation.rules import PoolSpec, Subject
+from t5x_harness.google.vertex.validation.rules import Check, PoolSpec, SpecRule
 from t5x_harness.slices.slice import slice_names
 
 _COMPUTE_ENGINE_FORM = re.compile(r"(?P<series>[a-z]+\d+[a-z]*)-[a-z]+-\d+[a-z]*(-[a-z]+)?")
 
 
-def is_slice(name: str) -> bool:
-    """Returns whether Cloud TPU has a slice with this name."""
-    return find_slice(name) is not None
-
-
 def machine_of_slice(name: str) -> Mapping[str, Any]:
-    """Returns the fields of the machine spec for a slice.
+    """Returns the fields of the machine spec for a slice such as ``v3-32``.
 
-    Args:
-      name: the name of a slice, such as ``v3-32``.
-
-    Returns:
-      The fields; none for a slice that custom training does not have, or for any other name.
+    There are none for a slice that custom training does not have, or for any other name.
     """
     wanted = find_slice(name)
     if wanted is None:
@@ -44,11 +35,8 @@ def machine_of_slice(name: str) -> Mapping[str, Any]:
     generation = wanted.generation.name
     for accelerator, about in cloud_tpus().items():
         if about.generation == generation and _fits(about, wanted.num_devices):
-            return {
-                "machine_type": CLOUD_TPU,
-                "accelerator_type": accelerator,
-                "accelerator_count": wanted.num_devices,
-            }
+            count = wanted.num_devices
+            return {"machine_type": CLOUD_TPU, "accelerator_type": accelerator, "accelerator_count": count}
     topology = "x".join(str(side) for side in wanted.topology[: wanted.generation.dimensions])
     fitting = [m for m in machine_types().values() if m.generation == generation and topology in m.topologies]
     if not fitting:
@@ -62,11 +50,11 @@ def machine_text(name: str) -> str:
     return ", ".join(f"{field} {value}" for field, value in machine_of_slice(name).items())
 
 
-def _machine_check(broken: Callable[[PoolSpec, MachineType], Values | None]) -> OfPool:
+def _machine_check(broken: Callable[[PoolSpec, MachineType], Values | None]) -> Check:
     """Registers a check of the pools whose machine type is known."""
 
     @functools.wraps(broken)
-    def check(pool: PoolSpec, _subject: Subject) -> Values | None:
+    def check(pool: PoolSpec, _rule: SpecRule) -> Values | None:
         machine = machine_types().get(pool.machine.machine_type)
         return None if machine is None else broken(pool, machine)
 
@@ -74,29 +62,33 @@ def _machine_check(broken: Callable[[PoolSpec, MachineType], Values | None]) -> 
 
 
 @pool_check
-def machine_required(pool: PoolSpec, subject: Subject) -> Values | None:
+def machine_required(pool: PoolSpec, _rule: SpecRule) -> Values | None:
     """Checks that each pool specifies its machine type."""
-    is_missing = pool.message.ByteSize() and not pool.machine.machine_type and not subject.spec.persistent_resource_id
+    is_missing = pool.message.ByteSize() and not pool.machine.machine_type and not pool.job.spec.persistent_resource_id
     return {} if is_missing else None
 
 
 @pool_check
-def machine_unknown(pool: PoolSpec, _subject: Subject) -> Values | None:
+def machine_unknown(pool: PoolSpec, _rule: SpecRule) -> Values | None:
     """Checks that a machine can have this type: it is neither a slice's name nor a size that its series lacks."""
     given = pool.machine.machine_type
-    is_unknown = given and given not in machine_types() and not _is_unlisted(given)
-    return {"value": given, "fix": _machine_meant(given)} if is_unknown else None
+    if not given or given in machine_types() or _is_unlisted(given):
+        return None
+    if meant := machine_text(given):
+        return {"value": given, "fix": f": {given} is a slice; write {meant}"}
+    near = difflib.get_close_matches(given, machine_types(), n=2, cutoff=0.7)
+    return {"value": given, "fix": f": did you mean {' or '.join(near)}" if near else ""}
 
 
 @pool_check
-def machine_unlisted(pool: PoolSpec, _subject: Subject) -> Values | None:
+def machine_unlisted(pool: PoolSpec, _rule: SpecRule) -> Values | None:
     """Checks that the series of the machine type is listed; the service may well accept a newer one."""
     given = pool.machine.machine_type
     return {"value": given} if given and given not in machine_types() and _is_unlisted(given) else None
 
 
 @pool_check
-def accelerator_half(pool: PoolSpec, _subject: Subject) -> Values | None:
+def accelerator_half(pool: PoolSpec, _rule: SpecRule) -> Values | None:
     """Checks that there is neither a type without a count nor a count without a type."""
     name, count = accelerator_name(pool.machine), pool.machine.accelerator_count
     if bool(name) == bool(count):
@@ -115,7 +107,7 @@ def accelerator_required(pool: PoolSpec, machine: MachineType) -> Values | None:
 
 
 @pool_check
-def accelerator_number_unknown(pool: PoolSpec, _subject: Subject) -> Values | None:
+def accelerator_number_unknown(pool: PoolSpec, _rule: SpecRule) -> Values | None:
     """Checks that the accelerator's number is one that the API has."""
     name = accelerator_name(pool.machine)
     return {"value": name} if name.lstrip("-").isdecimal() else None
@@ -147,7 +139,7 @@ def tpu_slice(pool: PoolSpec, machine: MachineType) -> Values | None:
     """Checks that a count that the documentation allows belongs to an existing slice."""
     name, count = accelerator_name(pool.machine), pool.machine.accelerator_count
     about = _cloud_tpu(machine, name)
-    if about is None or not _fits(about, count) or is_slice(f"{about.generation}-{count}"):
+    if about is None or not _fits(about, count) or find_slice(f"{about.generation}-{count}"):
         return None
     return {"accelerator": name, "value": count, "wanted": f"there are {_sizes(about, everything=True)}"}
 
@@ -205,14 +197,6 @@ def _is_unlisted(machine_type: str) -> bool:
     """Returns whether the name has Compute Engine's form, with a series that has no listed machine."""
     match = _COMPUTE_ENGINE_FORM.fullmatch(machine_type)
     return match is not None and not any(name.startswith(f"{match['series']}-") for name in machine_types())
-
-
-def _machine_meant(given: str) -> str:
-    meant = machine_text(given)
-    if meant:
-        return f": {given} is a slice; write {meant}"
-    near = difflib.get_close_matches(given, machine_types(), n=2, cutoff=0.7)
-    return f": did you mean {' or '.join(near)}" if near else ""
 
 
 def _accelerators(machine: MachineType) -> tuple[str, ...]:

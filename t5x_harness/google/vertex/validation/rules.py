@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import enum
 import functools
 import importlib.resources
 import re
@@ -18,12 +17,9 @@ _TASKS = ("container_spec", "python_package_spec")
 
 @dataclasses.dataclass(frozen=True)
 class PoolSpec:
-    """A worker pool that is not skipped.
+    """A worker pool of a job that is not skipped; ``path`` is the service's name for it."""
 
-    Attributes:
-      path: the service's name for it.
-    """
-
+    job: Subject
     path: str
     index: int
     message: Any
@@ -66,7 +62,7 @@ class Subject:
     def pools(self) -> tuple[PoolSpec, ...]:
         """The worker pools; an empty pool after the first one is skipped."""
         return tuple(
-            PoolSpec(f"{self.spec_field}.worker_pool_specs[{index}]", index, pool)
+            PoolSpec(self, f"{self.spec_field}.worker_pool_specs[{index}]", index, pool)
             for index, pool in enumerate(self.spec.worker_pool_specs)
             if index == 0 or pool.ByteSize()
         )
@@ -92,30 +88,26 @@ class Subject:
 
 
 def _walk(message: Any, steps: list[str], at: str) -> Iterator[tuple[str, Any]]:
+    if not steps:
+        yield at, message
+        return
     step, *rest = steps
     if step == "task":
         tasks = [name for name in _TASKS if message.HasField(name)]
         for name in tasks:
-            yield from _further(getattr(message, name), rest, _join(at, name))
+            yield from _walk(getattr(message, name), rest, _join(at, name))
         return
     match = _STEP.fullmatch(step)
     assert match is not None, f"{step!r} is not a step of a path"
     name, index = match["name"], match["index"]
     if index is None:
         if not rest or _is_set(message, name):
-            yield from _further(getattr(message, name), rest, _join(at, name))
+            yield from _walk(getattr(message, name), rest, _join(at, name))
         return
     for number, element in enumerate(getattr(message, name)):
         skipped = name == "worker_pool_specs" and number > 0 and not element.ByteSize()
         if not skipped and index in ("", str(number)):
-            yield from _further(element, rest, f"{_join(at, name)}[{number}]")
-
-
-def _further(value: Any, rest: list[str], at: str) -> Iterator[tuple[str, Any]]:
-    if rest:
-        yield from _walk(value, rest, at)
-    else:
-        yield at, value
+            yield from _walk(element, rest, f"{_join(at, name)}[{number}]")
 
 
 def _is_set(message: Any, name: str) -> bool:
@@ -125,15 +117,6 @@ def _is_set(message: Any, name: str) -> bool:
 
 def _join(at: str, name: str) -> str:
     return f"{at}.{name}" if at else name
-
-
-class Confidence(enum.StrEnum):
-    """The certainty that the service applies a rule; ``rules.toml`` explains each value."""
-
-    OBSERVED = "observed"
-    DOCUMENTED = "documented"
-    REPORTED = "reported"
-    ASSUMED = "assumed"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,9 +144,10 @@ class SpecRule:
       field: the path of the field to which it applies, as ``rules.toml`` explains.
       check: yields a breach for each place where the rule is broken.
       message: the message, with placeholders that the check fills in.
+      confidence: the certainty that the service applies it; ``rules.toml`` explains each value.
+      parameters: the parameters of the check, such as ``limit`` or ``pattern``.
       accepted: whether the service accepts jobs that break it.
       code: its code in the failure catalog, if it has one.
-      parameters: the parameters of the check, such as ``limit`` or ``pattern``.
     """
 
     name: str
@@ -171,18 +155,15 @@ class SpecRule:
     check: Check
     message: str
     source: RuleSource
-    confidence: Confidence
-    accepted: bool
-    code: str | None
+    confidence: str
     parameters: Mapping[str, Any]
+    accepted: bool = False
+    code: str | None = None
 
     @property
     def refuses(self) -> bool:
         """Whether the emulation refuses a job that breaks it; otherwise it warns."""
-        return not self.accepted and self.confidence in (Confidence.OBSERVED, Confidence.DOCUMENTED)
-
-
-_FIELDS = {"name", "field", "check", "message", "source", "confidence", "accepted", "code"}
+        return not self.accepted and self.confidence in ("observed", "documented")
 
 
 @functools.cache
@@ -198,18 +179,9 @@ def rules_in(table: Mapping[str, Any], checks: Mapping[str, Check]) -> tuple[Spe
       checks: the functions that the file names.
     """
     sources = {name: RuleSource(**about) for name, about in table["sources"].items()}
-    return tuple(_rule(entry, sources[entry["source"]], checks[entry["check"]]) for entry in table["rule"])
-
-
-def _rule(entry: Mapping[str, Any], source: RuleSource, check: Check) -> SpecRule:
-    return SpecRule(
-        name=entry["name"],
-        field=entry["field"],
-        check=check,
-        message=entry["message"],
-        source=source,
-        confidence=Confidence(entry["confidence"]),
-        accepted=entry.get("accepted", False),
-        code=entry.get("code"),
-        parameters={name: value for name, value in entry.items() if name not in _FIELDS},
-    )
+    rules = []
+    for entry in table["rule"]:
+        given = {**entry, "source": sources[entry["source"]], "check": checks[entry["check"]]}
+        fields = {field.name: given.pop(field.name) for field in dataclasses.fields(SpecRule) if field.name in given}
+        rules.append(SpecRule(**fields, parameters=given))
+    return tuple(rules)
