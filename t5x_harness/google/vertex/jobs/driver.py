@@ -17,9 +17,9 @@ from t5x_harness.google.vertex.faults import AVAILABLE, MODULE, NEEDED, VertexFa
 from t5x_harness.google.vertex.jobs import endings, machine, python_environment
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
 from t5x_harness.google.vertex.jobs.guarded import Guarded, Task, UnitSaid, Watched
-from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch, job_folder, notes_on, policy_of
-from t5x_harness.google.vertex.jobs.logs import JobLog
+from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch, notes_on, policy_of
 from t5x_harness.google.vertex.jobs.machine import Command, Event, JobEvent, Progress
+from t5x_harness.google.vertex.jobs.ownership import RunningJob
 from t5x_harness.google.vertex.jobs.replicas import JobPlace, Trial, host_of, replica_of
 from t5x_harness.google.vertex.services import Services
 
@@ -82,13 +82,11 @@ class Deadlines:
         return [self._at.pop(name)[1] for _, name in ready]
 
 
-class Driver:
+class Driver(RunningJob):
     """Runs one custom job in a separate thread.
 
     Args:
       ended: called in the driver's thread, with the job's name, once the job has ended and its state shows it.
-      trial: the trial that the job runs, if any.
-      notes: notes about its spec, which are written at the start of its log.
       start: starts a process.
     """
 
@@ -102,12 +100,10 @@ class Driver:
         notes: Sequence[str],
         start: Callable[[Task], Guarded],
     ) -> None:
-        self._services = services
-        self._job = job
+        super().__init__(services, job, [*notes, *notes_on(job.job_spec, services.settings)], trial)
         self._policy = policy_of(job.job_spec, services.settings)
         self._ended = ended
         self._trial = trial
-        self._notes = [*notes, *notes_on(job.job_spec, services.settings)]
         self._options = services.settings.options
         self._progress = Progress()
         self._tasks: dict[str, Task] = {}
@@ -116,15 +112,11 @@ class Driver:
         self._deadlines = Deadlines()
         self._inbox: queue.SimpleQueue[tuple[_Message, threading.Event]] = queue.SimpleQueue()
         self._over = threading.Event()
-        folder = job_folder(services.settings, job.name)
-        folder.mkdir(parents=True)
-        self._log = JobLog.of(services, job.name, folder, trial)
         self._watched = Watched(start)
-        self._thread = threading.Thread(target=self._run, name=f"vertex-job-{folder.name}", daemon=True)
 
     def start(self) -> None:
         try:
-            self._thread.start()
+            super().start()
         except RuntimeError:  # no further thread can be started
             self._watched.close()
             raise
@@ -138,7 +130,6 @@ class Driver:
         self._post(_Order.LOOK)
 
     def close(self) -> None:
-        """Ends all processes immediately, and waits until none is left. May be called more than once."""
         self._post(_Order.QUIT)
         self._thread.join()
 
@@ -184,21 +175,16 @@ class Driver:
                     yield _Order.STRIKE, nobody
             else:
                 if each.status and each.unit not in self._stopped:
-                    self._note_exit(each.unit, each.status)
+                    if host := host_of(each.unit):  # the service names only the replica
+                        exited = f"Host {host} of the replica {replica_of(each.unit)} exited with a status of"
+                        self._log.service(f"{exited} {each.status}.", "WARNING")
+                    if each.status == endings.KILLED:
+                        self._log.service(endings.KILLED_NOTE, "WARNING")
                 yield each, nobody
         for due in self._deadlines.due():
             yield due, nobody
         while not self._inbox.empty():
             yield self._inbox.get()
-
-    def _note_exit(self, unit: str, status: int) -> None:
-        """Logs which host failed, because the service names only the replica, and why a process was perhaps killed."""
-        if host := host_of(unit):
-            self._log.service(
-                f"Host {host} of the replica {replica_of(unit)} exited with a status of {status}.", "WARNING"
-            )
-        if status == endings.KILLED:
-            self._log.service(endings.KILLED_NOTE, "WARNING")
 
     def _take(self, message: _Message) -> None:
         if self._over.is_set():

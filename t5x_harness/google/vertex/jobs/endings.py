@@ -128,11 +128,6 @@ def lost(unit: str) -> JobFailure:
     )
 
 
-def trials_failed(count: int, reason: str) -> JobFailure:
-    """Returns the error of a tuning job with too many failed trials."""
-    return JobFailure(StatusCode.INTERNAL, f"{count} trials have failed, the last one with: {reason}")
-
-
 def unable(reason: str) -> JobFailure:
     """Returns the error of a job that cannot be run on this machine."""
     return JobFailure(StatusCode.INVALID_ARGUMENT, f"{PRODUCT}: {reason}")

@@ -17,20 +17,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from t5x_harness.google.vertex.jobs import python_environment
+from t5x_harness.google.vertex.jobs.endings import KILLED
 from t5x_harness.google.vertex.jobs.guard import STOP
 from t5x_harness.google.vertex.jobs.logs import LineSplitter
 from t5x_harness.google.vertex.jobs.machine import Exited
 
 
 def make_empty(folders: Iterable[Path]) -> None:
-    """Makes folders, or empties them, so that nothing is left of an earlier process.
-
-    Args:
-      folders: the folders; anything else at these paths is replaced.
-
-    Raises:
-      OSError: the previous contents cannot be removed.
-    """
+    """Makes empty folders in place of anything that an earlier process left at their paths; raises OSError."""
     for folder in folders:
         if folder.is_symlink() or folder.is_file():
             folder.unlink()
@@ -42,8 +36,6 @@ def make_empty(folders: Iterable[Path]) -> None:
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
 
-
-_KILLED = 137
 
 # The guard depends on neither the import path nor the environment of the job, and starts as fast as Python can.
 _BOOT = "import sys; sys.path.append({parent!r}); from {module} import main; main(sys.argv[1:])"
@@ -140,7 +132,7 @@ class Guarded:
             while data := self.link.recv(4096):
                 text += data
         self._process.wait()
-        return int(json.loads(text)["status"]) if text else _KILLED
+        return int(json.loads(text)["status"]) if text else KILLED
 
     def close(self) -> None:
         """Immediately ends everything that is still running, and releases all resources."""

@@ -30,7 +30,6 @@ from t5x_harness.google.vertex.jobs.replicas import (
     expand,
     job_variables,
     pools_of,
-    trial_variables,
 )
 from t5x_harness.google.vertex.jobs.standby import Standbys
 from t5x_harness.google.vertex.settings import VertexSettings
@@ -64,8 +63,7 @@ class CannotLaunch(ValueError):
 def job_folder(settings: VertexSettings, name: str) -> Path:
     """Returns the folder for everything that the server writes for a job.
 
-    Raises:
-      CannotLaunch: its id does not have the service's form, and could lead to another folder.
+    It raises CannotLaunch for an id that does not have the service's form, and could lead to another folder.
     """
     job_id = name.rpartition("/")[2]
     if not _JOB_ID.fullmatch(job_id):
@@ -119,11 +117,7 @@ def notes_on(spec: Any, settings: VertexSettings) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """One attempt at running a job. Its replicas reach each other at addresses that no other attempt has.
-
-    Attributes:
-      trial: the trial that the job runs, if any.
-    """
+    """One attempt at running a job, perhaps for a trial. Its replicas have addresses that no other attempt has."""
 
     name: str
     spec: Any
@@ -152,11 +146,7 @@ class Attempt:
         }
 
     def task(self, name: str) -> Task:
-        """Returns the task to start for a unit.
-
-        Raises:
-          CannotLaunch: it cannot be run here.
-        """
+        """Returns the task to start for a unit; raises CannotLaunch if it cannot be run here."""
         pool, unit = self.units[name]
         folder = job_folder(self.settings, self.name) / name
         work, home = folder / "work", folder / "home"
@@ -203,8 +193,9 @@ class Attempt:
             "TMPDIR": str(self._temporary(unit)),
             **job_variables(JobPlace.of(self.name), self.spec),
             **cluster_variables(self.spec, self._addresses, unit, self.trial),
-            **(trial_variables(self.trial, folder / _METRIC_FILE) if self.trial else {}),
         }
+        if self.trial:
+            variables |= {"CLOUD_ML_TRIAL_ID": self.trial.id, "CLOUD_ML_HP_METRIC_FILE": str(folder / _METRIC_FILE)}
         for each in spec.env:
             variables[each.name] = expand([each.value], variables)[0]
         if "PYTHONPATH" in kept and variables["PYTHONPATH"] != kept["PYTHONPATH"]:
@@ -219,8 +210,7 @@ class Attempt:
     def _packages(self, spec: Any, folder: Path, environment: dict[str, str]) -> dict[Path, Path]:
         """Unpacks the packages of a spec, if it has any, and puts them on the environment's import path.
 
-        Returns:
-          The folder of the packages with its original, because a process may change the contents of the former.
+        It returns their folder with its original, because a process may change the contents of the former.
         """
         if not getattr(spec, "package_uris", ()):
             return {}

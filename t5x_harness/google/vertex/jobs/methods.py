@@ -14,10 +14,11 @@ from t5x_harness.google.vertex.jobs.driver import Driver
 from t5x_harness.google.vertex.jobs.endings import JobState, fails_if_not_started
 from t5x_harness.google.vertex.jobs.launching import announced, job_folder
 from t5x_harness.google.vertex.jobs.ownership import Ownership, RunningJobs
+from t5x_harness.google.vertex.jobs.pipelines import look_after_all
 from t5x_harness.google.vertex.jobs.programs import find_programs
 from t5x_harness.google.vertex.jobs.replicas import Trial
 from t5x_harness.google.vertex.jobs.study import Study
-from t5x_harness.google.vertex.messages.names import KINDS, ResourceKind, location_of
+from t5x_harness.google.vertex.messages.names import KINDS, ResourceKind, location_of, parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import stores
 from t5x_harness.google.vertex.services import ApiCall, Services
@@ -31,10 +32,9 @@ _SET_BY_THE_SERVICE = ("name", "state", "start_time", "end_time", "error", "tria
 
 
 def check_job(services: Services, job: Any, parent: str) -> list[str]:
-    """Refuses a job that the service would refuse; otherwise sets the job's state to queued.
+    """Refuses a job of either kind that the service would refuse; otherwise sets the job's state to queued.
 
     Args:
-      job: a ``CustomJob`` or a ``HyperparameterTuningJob``; it is changed.
       parent: the location to which it was sent.
 
     Returns:
@@ -84,15 +84,10 @@ def with_run(services: Services, job: Any) -> Any:
 
 
 class Jobs:
-    """Runs both kinds of jobs.
+    """Runs both kinds of jobs."""
 
-    Args:
-      deleting: called with a job that is about to be deleted, while it can still be read.
-    """
-
-    def __init__(self, services: Services, deleting: Callable[[Any], None]) -> None:
+    def __init__(self, services: Services) -> None:
         self._services = services
-        self._deleting = deleting
         self._running = RunningJobs()
         self._ownership = Ownership(services, self._running.cancel)
         self._standbys = announced(services.settings)
@@ -124,14 +119,9 @@ class Jobs:
         ended: Callable[[str], None] = lambda _: None,
         notes: Sequence[str] = (),
     ) -> None:
-        """Runs a custom job that was created.
+        """Runs a custom job that was created, and calls ``ended`` with its name once it has ended.
 
         If the job cannot be started here, the exception says why; see :func:`fails_if_not_started`.
-
-        Args:
-          trial: the trial that the job runs, if any.
-          ended: called with the job's name once it has ended.
-          notes: notes about its spec.
         """
 
         def end(name: str) -> None:
@@ -176,7 +166,7 @@ class Jobs:
                 f"{name} is in the state JOB_STATE_{JobState(job.state).name} and cannot be deleted: cancel it first"
             )
             raise failed_precondition(f"The {job.DESCRIPTOR.name} {message}")
-        self._deleting(job)
+        look_after_all(self._services, parent_of(name))  # a pipeline follows its job to the end
         answer = run_standard(call)
         shutil.rmtree(job_folder(self._services.settings, name), ignore_errors=True)
         return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import dataclasses
 import json
@@ -10,12 +11,15 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
+from t5x_harness.google.vertex.jobs.launching import job_folder
+from t5x_harness.google.vertex.jobs.logs import JobLog
+from t5x_harness.google.vertex.jobs.replicas import JobPlace, Trial
 from t5x_harness.google.vertex.services import Services, aspect_key
 
 _ASPECT = "owner"
@@ -26,17 +30,37 @@ _BEAT_SECONDS = 0.25
 _SILENT_SECONDS = 30.0
 
 
-class RunningJob(Protocol):
-    """A job that runs in a thread of this server."""
+class RunningJob(abc.ABC):
+    """A job that runs in a thread of this server.
+
+    Args:
+      notes: notes about its spec, which are written at the start of its log.
+      trial: the trial that the job runs, if any.
+    """
+
+    def __init__(self, services: Services, job: Any, notes: Sequence[str], trial: Trial | None = None) -> None:
+        self._services = services
+        self._job = job
+        self._notes = notes
+        folder = job_folder(services.settings, job.name)
+        folder.mkdir(parents=True)
+        project = services.projects.identifier(JobPlace.of(job.name).project)
+        self._log = JobLog(job.name, project, services.state, folder, trial)
+        self._thread = threading.Thread(target=self._run, name=f"vertex-job-{folder.name}", daemon=True)
 
     def start(self) -> None:
-        """Starts the thread."""
+        self._thread.start()
 
+    @abc.abstractmethod
     def cancel(self) -> None:
         """Cancels the job."""
 
+    @abc.abstractmethod
     def close(self) -> None:
-        """Ends the job, and waits until it has ended."""
+        """Ends the job immediately, and waits until it has ended. May be called more than once."""
+
+    @abc.abstractmethod
+    def _run(self) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +144,6 @@ class Ownership:
     """One server's view of which server runs which job.
 
     Args:
-      services: the services of this server, whose state others may share.
       cancel: cancels a job by its name; called in a thread of this object, for clients of other servers.
     """
 
@@ -144,11 +167,7 @@ class Ownership:
         self._state.put(aspect_key(name, _ASPECT), json.dumps(dataclasses.asdict(self._me)).encode())
 
     def look_after(self, name: str, kind: type[Any]) -> None:
-        """Fails a job whose server ended while the job was running, or before it had taken the job.
-
-        Args:
-          name: the name of the job, which need not exist.
-        """
+        """Fails a job, if it exists, whose server ended while the job was running, or before it had taken the job."""
         if not self._is_shared:
             return
         job = self._services.resources.find(name, kind)

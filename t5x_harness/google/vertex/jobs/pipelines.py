@@ -27,11 +27,7 @@ _CUSTOM_TASK = re.compile(r"gs://google-cloud-aiplatform/schema/trainingjob/defi
 
 
 def custom_job_of(pipeline: Any) -> Any:
-    """Returns the custom job that a pipeline asks for.
-
-    Raises:
-      ApiError: the pipeline is not valid, or asks for more than a custom job.
-    """
+    """Returns the custom job that a pipeline asks for; raises ApiError if it is not valid, or asks for more."""
     required = ("display_name", "training_task_definition")
     if missing := [field for field in required if not getattr(pipeline, field)]:
         raise ApiError.of_violations(FieldViolation(f"training_pipeline.{f}", f"{f} is required.") for f in missing)
@@ -81,8 +77,7 @@ def get(call: ApiCall) -> Message:
 
 def list_pipelines(call: ApiCall) -> Message:
     """Returns a page of pipelines with the states of their jobs."""
-    for name in call.services.resources.names(call.request.parent, "trainingPipelines"):
-        _look_after(call.services, name)
+    look_after_all(call.services, call.request.parent)
     return run_standard(call)
 
 
@@ -103,12 +98,10 @@ def delete(call: ApiCall) -> Message:
     return run_standard(call)
 
 
-def follow_to_the_end(services: Services, job: Any) -> None:
-    """Updates the pipeline of a job that has ended and is about to be deleted."""
-    for name in services.resources.names(parent_of(job.name), "trainingPipelines"):
-        pipeline = services.resources.find(name, TrainingPipeline)
-        if pipeline is not None and _job_name(pipeline) == job.name:
-            _look_after(services, name)
+def look_after_all(services: Services, location: str) -> None:
+    """Updates the pipelines of a location with the states of their jobs."""
+    for name in services.resources.names(location, "trainingPipelines"):
+        _look_after(services, name)
 
 
 def _look_after(services: Services, name: str) -> None:
@@ -136,10 +129,8 @@ def _look_after(services: Services, name: str) -> None:
 def _registered(services: Services, pipeline: Any, job: Any) -> tuple[str, str] | ApiError:
     """Registers the model that a pipeline has trained, which its job has written into AIP_MODEL_DIR.
 
-    The model is registered only once, even if several clients look at the pipeline at the same time.
-
-    Returns:
-      The model's name and the version's number, or the reason why it cannot be registered.
+    The model is registered only once, even if several clients look at the pipeline at the same time. The result is
+    the model's name and the version's number, or the reason why it cannot be registered.
     """
     model = type(pipeline.model_to_upload)()
     model.CopyFrom(pipeline.model_to_upload)
@@ -163,9 +154,7 @@ def after_pipelines(method: Method) -> Method:
 
     def run(call: ApiCall) -> Message | Iterator[Message]:
         name = call.request.parent if "parent" in call.request.DESCRIPTOR.fields_by_name else call.request.name
-        location = "/".join(name.split("/")[:4])
-        for each in call.services.resources.names(location, "trainingPipelines"):
-            _look_after(call.services, each)
+        look_after_all(call.services, "/".join(name.split("/")[:4]))
         return method(call)
 
     return run

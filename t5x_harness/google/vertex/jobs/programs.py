@@ -42,8 +42,7 @@ class ImageStandIn:
     def command(self, command: Sequence[str], args: Sequence[str]) -> list[str]:
         """Returns the words of a container: ``command``, or the entry point, then ``args``.
 
-        Raises:
-          ImageUnknown: there are no words, or the entry point is not known.
+        It raises ImageUnknown if there are no words, or if the entry point is not known.
         """
         words = [*(command or self.entry_point), *args]
         if not command and not self.known:

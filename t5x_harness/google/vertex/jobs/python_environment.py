@@ -11,7 +11,6 @@ runs before the job runs it, and nothing is written outside its folder.
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 import os
 import re
@@ -24,7 +23,7 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import IO
@@ -38,6 +37,7 @@ _KEPT = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "LD_LIBRARY_PATH", "PYTHONPATH", 
 
 _FOLDER, _USER_BASE = ".python", ".local"
 _BIN, _IMAGE_BIN = "bin", "image-bin"
+_PROGRAMS = Path(sys.executable).parent  # of the user's environment
 
 # The site-packages of the user's environment replace those of the base interpreter. The line runs before site looks for
 # them, so they come last, and their own .pth files are read as usual.
@@ -90,12 +90,7 @@ def kept(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def variables(home: Path, path: str) -> dict[str, str]:
-    """Returns the variables of a process that has its own environment.
-
-    Args:
-      home: the folder of its HOME, which no other process has.
-      path: additional folders of programs, in the form of PATH.
-    """
+    """Returns the variables of a process with its own HOME and, in ``path``, additional folders of programs."""
     python = home / _FOLDER
     bundled = _bundled_pip()
     return {
@@ -114,31 +109,25 @@ def variables(home: Path, path: str) -> dict[str, str]:
 
 def own_programs(home: Path) -> list[Path]:
     """Returns the folders that come first on PATH: the process's own, and the folder of the user's Python."""
-    return [home / _FOLDER / _BIN, home / _FOLDER / _IMAGE_BIN, _users_programs()]
+    return [home / _FOLDER / _BIN, home / _FOLDER / _IMAGE_BIN, _PROGRAMS]
 
 
 def program(home: Path, word: str) -> str:
-    """Returns the program to start for a command's first word. Programs of the user's environment run in the process's.
+    """Returns the program to start for a command's first word, which is a name or a path.
 
-    Args:
-      home: the folder of the process's HOME.
-      word: a name, or a path.
+    Programs of the user's environment run in the process's own, which is in the folder of its HOME.
     """
     folder, name = os.path.split(word)
-    if folder == str(_users_programs()):
+    if folder == str(_PROGRAMS):
         if name in _PYTHONS | _PIPS:
             return str(home / _FOLDER / _BIN / name)
-        if name in _scripts(Path(folder)):
+        if name in _scripts():
             return str(home / _FOLDER / _IMAGE_BIN / name)
     return word
 
 
 def make(home: Path) -> None:
-    """Makes the environment of a process that is about to start.
-
-    Args:
-      home: the empty folder of its HOME.
-    """
+    """Makes the environment of a process that is about to start, in the empty folder of its HOME."""
     python = home / _FOLDER
     _Builder(system_site_packages=True, symlinks=True).create(python)  # True, because otherwise pip refuses --user
     # Within the environment, so that pip may replace packages that are installed there.
@@ -164,12 +153,11 @@ class _Builder(venv.EnvBuilder):
         programs = Path(context.bin_path)
         for name in _PIPS:
             _write_program(programs / name, _PIP)
-        folder = _users_programs()
         scripts = programs.parent / _IMAGE_BIN
         scripts.mkdir()
         one = scripts / ".script"
-        _write_program(one, _IMAGE_SCRIPT.format(bin=_BIN, folder=shlex.quote(str(folder))))
-        for name in _scripts(folder):
+        _write_program(one, _IMAGE_SCRIPT.format(bin=_BIN, folder=shlex.quote(str(_PROGRAMS))))
+        for name in _scripts():
             (scripts / name).symlink_to(one.name)
 
     def post_setup(self, context: SimpleNamespace) -> None:
@@ -192,29 +180,19 @@ def _bundled_pip() -> Path | None:
     return next(Path(ensurepip.origin).parent.glob("_bundled/pip-*.whl"), None)
 
 
-def _users_programs() -> Path:
-    return Path(sys.executable).parent
+def _scripts() -> list[str]:
+    """Returns the names of the programs of the user's environment that its Python runs."""
+    return [entry.name for entry in os.scandir(_PROGRAMS) if entry.is_file() and _runs_python(entry.path)]
 
 
-def _scripts(folder: Path) -> Sequence[str]:
-    """Returns the names of the programs in a folder that the Python in it runs."""
-    return _scripts_at(folder, folder.stat().st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=1)
-def _scripts_at(folder: Path, _changed: int) -> Sequence[str]:
-    """Returns the same names; looks again only if the folder's modification time has changed."""
-    return tuple(entry.name for entry in os.scandir(folder) if entry.is_file() and _runs_python_of(folder, entry.path))
-
-
-def _runs_python_of(folder: Path, path: str) -> bool:
+def _runs_python(path: str) -> bool:
     try:
         with open(path, "rb") as file:
             head = file.read(1024)
     except OSError:
         return False
     # If the path is too long for the first line, it is in the second, which a shell reads.
-    return head.startswith(b"#!") and f"{folder}/python".encode() in b"".join(head.splitlines()[:2])
+    return head.startswith(b"#!") and f"{_PROGRAMS}/python".encode() in b"".join(head.splitlines()[:2])
 
 
 def _write_program(path: Path, text: str) -> None:
@@ -233,14 +211,10 @@ class PackageError(Exception):
 
 
 def fetch_packages(uris: Iterable[str], store: Store, folder: Path) -> list[Path]:
-    """Unpacks packages, each into its own folder.
+    """Unpacks packages, each into its own folder below a new one; returns the folders for the import path, in order.
 
     Args:
       uris: ``gs://`` addresses of source distributions and wheels.
-      folder: the folder for all of them, which is created.
-
-    Returns:
-      The folders to put on the import path, in order.
 
     Raises:
       PackageError: one of them cannot be used.
@@ -260,8 +234,7 @@ def fetch_packages(uris: Iterable[str], store: Store, folder: Path) -> list[Path
 def unpack(archive: Path, target: Path) -> None:
     """Unpacks an archive into a new folder. Links, devices and paths out of the folder are refused.
 
-    Raises:
-      PackageError: the archive cannot be read, or is refused; then the folder is removed.
+    If the archive is refused or cannot be read, it removes the folder and raises PackageError.
     """
     target.mkdir(parents=True)
     try:

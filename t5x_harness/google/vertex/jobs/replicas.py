@@ -10,7 +10,6 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict
@@ -151,11 +150,6 @@ def job_variables(place: JobPlace, spec: Any) -> dict[str, str]:
         # The name of a run's context begins with the experiment's; clients want the run's own name.
         variables["AIP_EXPERIMENT_RUN_NAME"] = run.removeprefix(f"{experiment}-") if experiment else run
     return variables
-
-
-def trial_variables(trial: Trial, metric_file: Path) -> dict[str, str]:
-    """Returns the additional variables of a trial's containers."""
-    return {"CLOUD_ML_TRIAL_ID": trial.id, "CLOUD_ML_HP_METRIC_FILE": str(metric_file)}
 
 
 def cluster_variables(

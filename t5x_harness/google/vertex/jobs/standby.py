@@ -60,11 +60,7 @@ class Standby:
         )
 
     def become(self, task: Task) -> Guarded:
-        """Turns it into the process of a task that it fits.
-
-        Raises:
-          OSError: the interpreter has just ended.
-        """
+        """Turns it into the process of a task that it fits; raises OSError if it has just ended."""
         with self._orders:
             task.make_folders()
             order = {

@@ -6,16 +6,14 @@ import contextlib
 import os
 import queue
 import random
-import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from t5x_harness.google.vertex.jobs import endings
 from t5x_harness.google.vertex.jobs.endings import JobState, fails_if_not_started, publish
-from t5x_harness.google.vertex.jobs.launching import job_folder, metric_file
-from t5x_harness.google.vertex.jobs.logs import JobLog
-from t5x_harness.google.vertex.jobs.ownership import RunningJobs
+from t5x_harness.google.vertex.jobs.launching import metric_file
+from t5x_harness.google.vertex.jobs.ownership import RunningJob, RunningJobs
 from t5x_harness.google.vertex.jobs.replicas import Trial
 from t5x_harness.google.vertex.jobs.trials import (
     DEFAULT,
@@ -30,20 +28,19 @@ from t5x_harness.google.vertex.jobs.trials import (
 )
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.services import Services
-from t5x_harness.google.vertex.wire.errors import ApiError
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 from t5x_harness.google.vertex.wire.rpc_table import message_class
 
 _CANCEL, _QUIT = "", "/"
 """The messages in the inbox that are not names of custom jobs that have ended."""
 
 
-class Study:
+class Study(RunningJob):
     """Runs one tuning job in a separate thread.
 
     Args:
       running: the jobs that run in this server, including this one.
       run: runs a custom job for a trial, and calls a function with the custom job's name once it has ended.
-      notes: notes about its specs, which are written at the start of its log.
     """
 
     def __init__(
@@ -54,36 +51,27 @@ class Study:
         run: Callable[[Any, Trial, Callable[[str], None]], None],
         notes: Sequence[str],
     ) -> None:
-        self._services = services
-        self._job = job
-        self._running = running
-        self._run_custom_job = run
-        self._notes = [*notes]
+        notes = [*notes]
         if job.study_spec.algorithm == DEFAULT:
-            self._notes.append(
+            notes.append(
                 "study_spec.algorithm: the service's default is Bayesian optimization; here it is RANDOM_SEARCH"
             )
         if stopping := job.study_spec.WhichOneof("automated_stopping_spec"):
-            self._notes.append(f"study_spec.{stopping} has no effect here: no trial is stopped early")
-        folder = job_folder(services.settings, job.name)
-        folder.mkdir(parents=True)
-        self._log = JobLog.of(services, job.name, folder)
+            notes.append(f"study_spec.{stopping} has no effect here: no trial is stopped early")
+        super().__init__(services, job, notes)
+        self._running = running
+        self._run_custom_job = run
         self._begun = 0  # the number of trials
         self._active: dict[str, int] = {}  # the places of trials, by the names of their custom jobs
         self._failed = 0
         self._exhausted = False
         self._ending: tuple[JobState, endings.JobFailure] | None = None
         self._inbox: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="vertex-tuning", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
 
     def cancel(self) -> None:
         self._inbox.put(_CANCEL)
 
     def close(self) -> None:
-        """Ends all trials immediately, and waits until the job has ended. May be called more than once."""
         self._inbox.put(_QUIT)
         self._thread.join()
 
@@ -165,7 +153,8 @@ class Study:
             self._failed += 1
             # If the spec has 0, the service decides, but does not document how. Here all trials have to fail.
             if self._failed >= (self._job.max_failed_trial_count or self._job.max_trial_count):
-                self._end(JobState.FAILED, endings.trials_failed(self._failed, reason))
+                message = f"{self._failed} trials have failed, the last one with: {reason}"
+                self._end(JobState.FAILED, endings.JobFailure(StatusCode.INTERNAL, message))
 
     def _result(self, name: str, job: Any) -> tuple[Metrics | None, str]:
         """Returns the final metrics of a trial, or None and the reason why it has none."""

@@ -10,12 +10,13 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, cast
 
 Value = float | int | str
 
+_CHOICES = ("categorical_value_spec", "discrete_value_spec")
 # StudySpec.ParameterSpec.ScaleType
 _LOG, _REVERSE_LOG = 2, 3
 # StudySpec.Algorithm
@@ -24,110 +25,78 @@ DEFAULT, _GRID = 0, 2
 _EPSILON = 1e-10
 
 
-@dataclasses.dataclass(frozen=True)
-class TunedParameter:
-    """A parameter of a study.
+def value_at(parameter: Any, place: float) -> Value:
+    """Returns the value at a position on a parameter's scale.
 
-    Attributes:
-      choices: its values; empty for a range.
-      low: the smallest value of a range.
-      high: the largest value of a range.
-      whole: whether the values of a range are integers.
-      scale: the number of the API's scale type.
-      conditional: parameters that are active only if this one has certain values, each with those values.
+    Args:
+      parameter: a ``ParameterSpec`` of the study.
+      place: the position, at least 0 and less than 1. Uniform positions yield values that are uniform on the scale.
     """
-
-    name: str
-    choices: tuple[Value, ...] = ()
-    low: float = 0.0
-    high: float = 0.0
-    whole: bool = False
-    scale: int = 0
-    conditional: tuple[tuple[tuple[Value, ...], TunedParameter], ...] = ()
-
-    @classmethod
-    def of(cls, spec: Any) -> Self:
-        kind = spec.WhichOneof("parameter_value_spec")
-        values = getattr(spec, kind)
-        below: list[tuple[tuple[Value, ...], TunedParameter]] = []
-        for each in spec.conditional_parameter_specs:
-            parent = each.WhichOneof("parent_value_condition")
-            below.append((tuple(getattr(each, parent).values) if parent else (), cls.of(each.parameter_spec)))
-        if kind in ("categorical_value_spec", "discrete_value_spec"):
-            return cls(spec.parameter_id, tuple(values.values), scale=spec.scale_type, conditional=tuple(below))
-        whole = kind == "integer_value_spec"
-        return cls(
-            spec.parameter_id, (), values.min_value, values.max_value, whole, spec.scale_type, conditional=tuple(below)
-        )
-
-    def at(self, place: float) -> Value:
-        """Returns the value at a position on the parameter's scale.
-
-        Args:
-          place: the position, at least 0 and less than 1. Uniform positions yield values that are uniform on the scale.
-        """
-        if self.choices:
-            return self.choices[int(place * len(self.choices))]
-        if not self.whole:
-            return min(max(self._scaled(place, self.low, self.high), self.low), self.high)
-        # Each integer stands for the numbers that round to it.
-        low, high = (self.low, self.high) if self.scale in (_LOG, _REVERSE_LOG) else (self.low - 0.5, self.high + 0.5)
-        return int(min(max(math.floor(self._scaled(place, low, high) + 0.5), self.low), self.high))
-
-    def values(self) -> tuple[Value, ...]:
-        """Returns all values. The API accepts no grid over a range of doubles."""
-        return self.choices or tuple(range(int(self.low), int(self.high) + 1))
-
-    def active_with(self, value: Value) -> Iterator[TunedParameter]:
-        """Yields the parameters that are active if this one has a value."""
-        for values, parameter in self.conditional:
-            if any(_same(value, each) for each in values):
-                yield parameter
-
-    def _scaled(self, place: float, low: float, high: float) -> float:
-        if self.scale == _LOG:
-            return math.exp(math.log(low) + place * (math.log(high) - math.log(low)))
-        if self.scale == _REVERSE_LOG:
-            return high + low - math.exp(math.log(high) - place * (math.log(high) - math.log(low)))
-        return low + place * (high - low)
+    kind, scale = parameter.WhichOneof("parameter_value_spec"), parameter.scale_type
+    spec = getattr(parameter, kind)
+    if kind in _CHOICES:
+        return cast(Value, spec.values[int(place * len(spec.values))])
+    smallest, largest = spec.min_value, spec.max_value
+    if kind == "double_value_spec":
+        return float(min(max(_scaled(scale, place, smallest, largest), smallest), largest))
+    # Each integer stands for the numbers that round to it.
+    half = 0 if scale in (_LOG, _REVERSE_LOG) else 0.5
+    return int(min(max(math.floor(_scaled(scale, place, smallest - half, largest + half) + 0.5), smallest), largest))
 
 
-def assign(parameters: Sequence[TunedParameter], choose: Callable[[TunedParameter], Value]) -> dict[str, Value]:
+def _scaled(scale: int, place: float, low: float, high: float) -> float:
+    if scale == _LOG:
+        return math.exp(math.log(low) + place * (math.log(high) - math.log(low)))
+    if scale == _REVERSE_LOG:
+        return high + low - math.exp(math.log(high) - place * (math.log(high) - math.log(low)))
+    return low + place * (high - low)
+
+
+def values_of(parameter: Any) -> Sequence[Value]:
+    """Returns all values of a parameter. The API accepts no grid over a range of doubles."""
+    kind = parameter.WhichOneof("parameter_value_spec")
+    spec = getattr(parameter, kind)
+    return spec.values if kind in _CHOICES else range(spec.min_value, spec.max_value + 1)
+
+
+def _active_with(parameter: Any, value: Value) -> Iterator[Any]:
+    """Yields the parameters that are active if this one has a value."""
+    for each in parameter.conditional_parameter_specs:
+        condition = each.WhichOneof("parent_value_condition")
+        if condition and any(_same(value, other) for other in getattr(each, condition).values):
+            yield each.parameter_spec
+
+
+def assign(parameters: Iterable[Any], choose: Callable[[Any], Value]) -> dict[str, Value]:
     """Returns a value for each active parameter, by name."""
     found: dict[str, Value] = {}
     for parameter in parameters:
-        value = found[parameter.name] = choose(parameter)
-        found |= assign(tuple(parameter.active_with(value)), choose)
+        value = found[parameter.parameter_id] = choose(parameter)
+        found |= assign(_active_with(parameter, value), choose)
     return found
 
 
-def grid(parameters: Sequence[TunedParameter]) -> Iterator[Mapping[str, Value]]:
+def grid(parameters: Sequence[Any]) -> Iterator[Mapping[str, Value]]:
     """Yields all assignments; the last parameter's values change fastest."""
     if not parameters:
         yield {}
         return
     first, *rest = parameters
-    for value in first.values():
-        for below in grid((*first.active_with(value), *rest)):
-            yield {first.name: value, **below}
+    for value in values_of(first):
+        for below in grid((*_active_with(first, value), *rest)):
+            yield {first.parameter_id: value, **below}
 
 
 def suggest(study_spec: Any, seed: str, number: int) -> Mapping[str, Value] | None:
-    """Returns the parameters of a trial, which are the same each time for the same study.
+    """Returns the parameters of a trial by name, the same each time for one seed, or None if the grid has no more.
 
     Args:
-      study_spec: a ``StudySpec``, in which conditional parameters are part of those that they depend on.
-      seed: the seed of the random values.
       number: the number of earlier trials.
-
-    Returns:
-      The parameters by name, or None if the grid has no more.
     """
-    parameters = tuple(TunedParameter.of(each) for each in study_spec.parameters)
     if study_spec.algorithm == _GRID:
-        return next(itertools.islice(grid(parameters), number, None), None)
+        return next(itertools.islice(grid(study_spec.parameters), number, None), None)
     source = random.Random(f"{seed}/{number}")
-    return assign(parameters, lambda parameter: parameter.at(source.random()))
+    return assign(study_spec.parameters, lambda parameter: value_at(parameter, source.random()))
 
 
 def _same(value: Value, other: Value) -> bool:
@@ -161,10 +130,7 @@ def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
     """Returns the metrics in a file in the order of their steps; a later line of a step replaces an earlier one.
 
     Lines that the library does not write, metrics that the study does not have, and values that are not numbers are
-    ignored.
-
-    Args:
-      file: the trial's file, which need not exist.
+    ignored. The file need not exist.
     """
     names = [metric.metric_id for metric in study_spec.metrics]
     found: dict[int, Metrics] = {}
@@ -192,8 +158,7 @@ def read_metrics(file: Path, study_spec: Any) -> list[Metrics]:
 def select(found: Sequence[Metrics], study_spec: Any) -> Metrics | None:
     """Returns the metrics that count for a trial: the last complete ones, or the best if the study asks for those.
 
-    Returns:
-      None if no step has all metrics of the study.
+    It returns None if no step has all metrics of the study.
     """
     names = {metric.metric_id for metric in study_spec.metrics}
     whole = [each for each in found if names <= each.values.keys()]
@@ -213,9 +178,7 @@ ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
 def job_of_trial(tuning: Any, kind: type[Any], trial_id: str, parameters: Mapping[str, Value]) -> Any:
     """Returns the ``CustomJob`` that runs a trial.
 
-    Args:
-      trial_id: the trial's number, from 1.
-      parameters: the trial's parameters, each of which becomes an argument ``--name=value`` after those of the spec.
+    Each of the trial's parameters becomes an argument ``--name=value`` after those of the spec.
     """
     job = kind(display_name=f"{tuning.display_name}-trial-{trial_id}"[-128:], state=1)
     job.job_spec.CopyFrom(tuning.trial_job_spec)
@@ -230,13 +193,7 @@ def job_of_trial(tuning: Any, kind: type[Any], trial_id: str, parameters: Mappin
 
 
 def add_trial(tuning: Any, trial_id: str, parameters: Mapping[str, Value], custom_job: str, now: int) -> None:
-    """Adds a running trial to the message of a tuning job.
-
-    Args:
-      trial_id: the trial's number, from 1.
-      custom_job: the name of the job that runs it.
-      now: the time in nanoseconds since 1970.
-    """
+    """Adds a trial that began ``now``, in nanoseconds since 1970, and its custom job to a tuning job's message."""
     trial = tuning.trials.add(id=trial_id, state=ACTIVE, custom_job=custom_job)
     trial.start_time.FromNanoseconds(now)
     for name, value in parameters.items():
@@ -248,13 +205,7 @@ def add_trial(tuning: Any, trial_id: str, parameters: Mapping[str, Value], custo
 
 
 def end_trial(trial: Any, final: Metrics | None, reason: str, now: int) -> None:
-    """Records the end of a trial.
-
-    Args:
-      final: its final metrics, if it has any.
-      reason: the reason why it has none.
-      now: the time in nanoseconds since 1970.
-    """
+    """Records the end of a trial ``now``, in nanoseconds since 1970, with its final metrics, or why it has none."""
     trial.end_time.FromNanoseconds(now)
     trial.state = INFEASIBLE if final is None else SUCCEEDED
     if final is None:

@@ -36,14 +36,9 @@ def named_resource(request: Message) -> tuple[str, str]:
 
 
 def check_location(request: Message, host: str) -> None:
-    """Checks that a request's location matches its host.
+    """Raises ApiError, in the service's words, if a request's location does not match its host, given without a port.
 
-    Args:
-      request: the request.
-      host: the host without a port. A host that is not Vertex AI's own serves every location.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT, in the service's words.
+    A host that is not Vertex AI's own serves every location.
     """
     found = _HOST.fullmatch(host)
     field, name = named_resource(request) if found else ("", "")

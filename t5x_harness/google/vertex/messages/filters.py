@@ -220,7 +220,7 @@ def _unquoted(token: _Token) -> str:
     return re.sub(r"\\(.)", r"\1", token.text[1:-1]) if token.kind == "string" else token.text
 
 
-_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
     "=": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -297,7 +297,7 @@ def _compares(value: Any, field: Any, restriction: Restriction) -> bool:
     value, wanted = _comparable(value, field, restriction.value)
     if isinstance(value, str) and "*" in wanted and restriction.operator in ("=", "!="):
         return _text_matches(value, wanted) == (restriction.operator == "=")
-    return _COMPARE[restriction.operator](value, wanted)
+    return COMPARE[restriction.operator](value, wanted)
 
 
 def _comparable(value: Any, field: Any, wanted: str) -> tuple[Any, Any]:

@@ -36,7 +36,6 @@ def page_token(request: Message, last: str, offset: int) -> str:
     """Returns the token of a position in a list.
 
     Args:
-      request: the request for the list.
       last: the name of the last item on the page before.
       offset: the number of items on earlier pages, which is used if that item is gone.
     """
@@ -47,8 +46,7 @@ def page_token(request: Message, last: str, offset: int) -> str:
 def read_token(request: Any) -> tuple[str, int]:
     """Returns the last item and the offset of a request's ``page_token``.
 
-    Raises:
-      ApiError: INVALID_ARGUMENT: it is not a token, or belongs to a different request.
+    It raises ApiError (INVALID_ARGUMENT) for a text that is not a token, and for the token of a different request.
     """
     try:
         data = base64.b64decode(request.page_token.encode("ascii"), altchars=b"-_", validate=True)
@@ -81,12 +79,7 @@ def page_of(
 
     Args:
       items: all items of the list, in their order.
-      request: the request, with the ``page_token``.
-      size: the number of items on a page.
       name: returns the text that identifies an item in the list.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT: the token is not valid.
     """
     first = 0
     if request.page_token:
@@ -97,16 +90,7 @@ def page_of(
 
 
 def page_size(request: Any, default: int, largest: int) -> int:
-    """Returns the number of items on a page.
-
-    Args:
-      request: a request with ``page_size``, in which 0 means the default.
-      default: the default number.
-      largest: the largest number.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT: the size is negative.
-    """
+    """Returns the number of items on a page, for which 0 means the default; raises ApiError if it is negative."""
     size: int = request.page_size
     if size < 0:
         raise invalid_field("page_size", f"{size} is negative")
@@ -114,16 +98,12 @@ def page_size(request: Any, default: int, largest: int) -> int:
 
 
 def in_order(resources: list[Any], order_by: str, *, newest_first: bool) -> list[Any]:
-    """Sorts resources.
+    """Sorts protobuf messages; raises ApiError (INVALID_ARGUMENT) for a field that does not exist, or has no order.
 
     Args:
-      resources: protobuf messages, usually with ``name`` and ``create_time``.
       order_by: fields, separated by commas, each followed by ``desc`` to reverse it; empty for the time of creation.
         Ties are in the order of creation.
       newest_first: whether an empty ``order_by`` puts the newest first.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT: a field does not exist, or has no order.
     """
     ordered = sorted(resources, key=_created)
     if not order_by.strip():
@@ -174,16 +154,12 @@ def _invalid(order_by: str, what: str) -> ApiError:
 
 
 def list_page(call: ApiCall, kind: ResourceKind, resources: list[Any], field: str) -> Message:
-    """Returns the response to a List method.
+    """Returns the response to a List method; raises ApiError (INVALID_ARGUMENT) if a field of the request is not valid.
 
     Args:
       call: a request, which may have ``filter``, ``order_by``, ``page_size``, ``page_token`` and ``read_mask``.
-      kind: the kind of the resources.
       resources: all resources of the list.
       field: the field of the response for the resources.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT: one of the request's fields is not valid.
     """
     request = call.request
     response: Any = call.rpc.response()

@@ -113,10 +113,6 @@ def location_of(name: str) -> str:
     return found[1] if found else ""
 
 
-Verb = str
-_VERBS: tuple[Verb, ...] = ("Create", "Get", "List", "Update", "Delete")
-
-
 @dataclasses.dataclass(frozen=True)
 class ResourceKind:
     """One kind of resource.
@@ -161,7 +157,7 @@ class ResourceKind:
 
 
 # The page sizes are from the documentation of the requests.
-_ALL = (
+_KINDS = (
     ResourceKind("JobService", "CustomJob", newest_first=True),
     ResourceKind("JobService", "HyperparameterTuningJob", newest_first=True),
     ResourceKind("PipelineService", "TrainingPipeline", newest_first=True),
@@ -176,16 +172,17 @@ _ALL = (
     ResourceKind("TensorboardService", "TensorboardTimeSeries", page=1000),
 )
 
-KINDS: Mapping[str, ResourceKind] = MappingProxyType({kind.name: kind for kind in _ALL})
+KINDS: Mapping[str, ResourceKind] = MappingProxyType({kind.name: kind for kind in _KINDS})
 """The kinds by the names of their messages."""
 
 
-def verb_of(rpc: Rpc) -> tuple[Verb, ResourceKind] | None:
+_STANDARD = {
+    f"{kind.service}.{verb}{kind.plural if verb == 'List' else kind.name}": (verb, kind)
+    for kind in _KINDS
+    for verb in ("Create", "Get", "List", "Update", "Delete")
+}
+
+
+def verb_of(rpc: Rpc) -> tuple[str, ResourceKind] | None:
     """Returns the verb and the kind of a standard method, or None for any other method."""
-    for verb in _VERBS:
-        if rpc.method.startswith(verb):
-            rest = rpc.method.removeprefix(verb)
-            for kind in _ALL:
-                if kind.service == rpc.service and rest == (kind.plural if verb == "List" else kind.name):
-                    return verb, kind
-    return None
+    return _STANDARD.get(rpc.name)

@@ -42,15 +42,7 @@ class FieldPath:
 
     @classmethod
     def of(cls, descriptor: Any, path: Sequence[str]) -> Self:
-        """Resolves a path.
-
-        Args:
-          descriptor: the descriptor of the message.
-          path: names of fields, in snake or in camel case, then keys.
-
-        Raises:
-          NoField: a field does not exist.
-        """
+        """Resolves a path in a message: names of fields, in snake or in camel case, then keys; raises NoField."""
         fields: list[Any] = []
         for number, name in enumerate(path, 1):
             field = descriptor.fields_by_name.get(snake_case(name)) if descriptor is not None else None
@@ -109,9 +101,8 @@ def is_struct(field: Any) -> bool:
 def is_repeated(field: Any) -> bool:
     """Returns whether a field has several values: whether it is a list or a map.
 
-    Args:
-      field: the ``FieldDescriptor``. Since protobuf 7 it has no ``label``. Before 6.31 it had no ``is_repeated``, and
-        the SDK's extra ``autologging`` requires protobuf 5.
+    Since protobuf 7 a ``FieldDescriptor`` has no ``label``. Before 6.31 it had no ``is_repeated``, and the SDK's extra
+    ``autologging`` requires protobuf 5.
     """
     if hasattr(field, "is_repeated"):
         return bool(field.is_repeated)
@@ -133,13 +124,8 @@ def apply_mask(kept: Message, given: Message, paths: Sequence[str]) -> None:
     (``labels.team``, ``metadata.accuracy``). A key that the request does not have is removed. A path to a whole Struct
     merges it key by key; a path to a whole map replaces it. Fields that only the service sets are not changed.
 
-    Args:
-      kept: the resource, which is changed.
-      given: the resource in the request.
-      paths: the paths of the mask. Without paths, all fields that are set are replaced; ``*`` stands for all fields.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT: a path does not name a field.
+    Without paths, all fields that are set are replaced; ``*`` stands for all fields. A path that does not name a field
+    raises ApiError (INVALID_ARGUMENT).
     """
     if list(paths) == ["*"]:
         paths = [field.name for field in kept.DESCRIPTOR.fields]

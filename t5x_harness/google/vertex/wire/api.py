@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import re
 import traceback
 from collections.abc import Iterator
@@ -16,9 +15,8 @@ from google.rpc import error_details_pb2, status_pb2
 from t5x_harness.google.identity import UNAUTHENTICATED, Authority
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault
-from t5x_harness.google.vertex.jobs.entries_api import list_entries
+from t5x_harness.google.vertex.jobs.logs import list_entries
 from t5x_harness.google.vertex.jobs.methods import Jobs
-from t5x_harness.google.vertex.jobs.pipelines import follow_to_the_end
 from t5x_harness.google.vertex.messages.checks import check_location, check_names, check_times, named_resource
 from t5x_harness.google.vertex.metadata import nodes
 from t5x_harness.google.vertex.methods import methods_of
@@ -62,7 +60,7 @@ class Api:
     ) -> None:
         self.services = services = Services(settings, state)
         self.authority = authority or Authority()
-        self._jobs = Jobs(services, functools.partial(follow_to_the_end, services))
+        self._jobs = Jobs(services)
         services.methods = methods_of(self._jobs)
         services.filters = {**nodes.FILTERS, **registry.FILTERS}
 

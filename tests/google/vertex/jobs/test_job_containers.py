@@ -23,7 +23,6 @@ from t5x_harness.google.vertex.jobs.replicas import (
     expand,
     job_variables,
     pools_of,
-    trial_variables,
 )
 from t5x_harness.google.vertex.metadata import stores
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
@@ -58,13 +57,6 @@ def test_a_job_knows_its_experiment_and_run() -> None:
     variables = job_variables(PLACE, spec)
     assert variables["AIP_EXPERIMENT_NAME"] == "exp"
     assert variables["AIP_EXPERIMENT_RUN_NAME"] == "run-1"
-
-
-def test_a_trial_knows_its_number_and_where_its_metrics_go() -> None:
-    assert trial_variables(Trial("3", "job"), Path("/j/output.metrics")) == {
-        "CLOUD_ML_TRIAL_ID": "3",
-        "CLOUD_ML_HP_METRIC_FILE": "/j/output.metrics",
-    }
 
 
 def test_cluster_spec_and_tf_config_of_several_pools() -> None:

@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 from job_service import PARENT, pool, processes_of, read_entries, until
 
 from t5x_harness.google.vertex.jobs.endings import JobState
-from t5x_harness.google.vertex.jobs.trials import (
-    TunedParameter,
-    assign,
-    grid,
-    read_metrics,
-    select,
-    suggest,
-)
+from t5x_harness.google.vertex.jobs.trials import assign, grid, read_metrics, select, suggest, value_at, values_of
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
@@ -269,8 +262,8 @@ def study(algorithm: int, *specs: dict[str, Any]) -> Any:
     return vertex.StudySpec.pb(vertex.StudySpec(algorithm=algorithm, parameters=list(specs)))
 
 
-def space(*specs: dict[str, Any]) -> tuple[TunedParameter, ...]:
-    return tuple(map(TunedParameter.of, study(GRID, *specs).parameters))
+def space(*specs: dict[str, Any]) -> Any:
+    return study(GRID, *specs).parameters
 
 
 def double(low: float, high: float, scale: int = LINEAR) -> dict[str, Any]:
@@ -288,14 +281,14 @@ PLACES = st.floats(0, 1, exclude_max=True)
 def test_doubles_are_in_their_range(place: float, scale: int, bounds: tuple[float, float]) -> None:
     low, high = sorted(bounds)
     (parameter,) = space(double(low, high, scale))
-    assert low <= float(parameter.at(place)) <= high
+    assert low <= float(value_at(parameter, place)) <= high
 
 
 @given(PLACES, st.sampled_from([LINEAR, LOG, REVERSE_LOG]), st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)))
 def test_integers_are_whole_and_in_their_range(place: float, scale: int, bounds: tuple[int, int]) -> None:
     low, high = sorted(bounds)
     (parameter,) = space(integer(low, high, scale))
-    value = parameter.at(place)
+    value = value_at(parameter, place)
     assert isinstance(value, int)
     assert low <= value <= high
 
@@ -305,13 +298,13 @@ def test_integers_are_whole_and_in_their_range(place: float, scale: int, bounds:
 )
 def test_scales(scale: int, middle: float) -> None:
     (parameter,) = space(double(0.001, 100, scale))
-    assert parameter.at(0.5) == pytest.approx(middle)
-    assert parameter.at(0.0) == pytest.approx(0.001)
+    assert value_at(parameter, 0.5) == pytest.approx(middle)
+    assert value_at(parameter, 0.0) == pytest.approx(0.001)
 
 
 def test_each_integer_is_as_likely_as_the_others() -> None:
     (parameter,) = space(integer(1, 3))
-    values = [parameter.at(place / 300) for place in range(300)]
+    values = [value_at(parameter, place / 300) for place in range(300)]
     assert [values.count(n) for n in (1, 2, 3)] == [100, 100, 100]
 
 
@@ -320,21 +313,21 @@ def test_choices_are_values_as_they_are_given() -> None:
         {"parameter_id": "c", "categorical_value_spec": {"values": ["a", "b"]}},
         {"parameter_id": "d", "discrete_value_spec": {"values": [1.5, 64]}},
     )
-    assert [category.at(place) for place in (0, 0.49, 0.5, 0.99)] == ["a", "a", "b", "b"]
-    assert discrete.values() == (1.5, 64)
+    assert [value_at(category, place) for place in (0, 0.49, 0.5, 0.99)] == ["a", "a", "b", "b"]
+    assert list(values_of(discrete)) == [1.5, 64]
 
 
 def test_conditional_parameters_are_asked_for_only_with_their_parent_s_values() -> None:
     parameters = space(CONDITIONAL)
-    assert assign(parameters, lambda each: each.values()[0]) == {"optimizer": "sgd", "momentum": 0.5}
-    assert assign(parameters, lambda each: each.values()[-1]) == {"optimizer": "adam"}
+    assert assign(parameters, lambda each: values_of(each)[0]) == {"optimizer": "sgd", "momentum": 0.5}
+    assert assign(parameters, lambda each: values_of(each)[-1]) == {"optimizer": "adam"}
 
 
 def test_a_condition_on_numbers_allows_for_rounding() -> None:
     below = {"parameter_id": "y", "integer_value_spec": {"min_value": 1, "max_value": 1}}
     condition = {"parent_discrete_values": {"values": [0.1 + 0.2]}, "parameter_spec": below}
     spec = {"parameter_id": "x", "discrete_value_spec": {"values": [0.3]}, "conditional_parameter_specs": [condition]}
-    assert assign(space(spec), lambda each: each.values()[0]) == {"x": 0.3, "y": 1}
+    assert assign(space(spec), lambda each: values_of(each)[0]) == {"x": 0.3, "y": 1}
 
 
 def test_a_grid_has_every_assignment_once() -> None:
