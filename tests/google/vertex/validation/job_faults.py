@@ -51,10 +51,6 @@ class Fault:
 # The conditions under which a fault fits a job.
 
 
-def any_job(_job: Job) -> bool:
-    return True
-
-
 def has_tpu(job: Job) -> bool:
     return job.tpu is not None
 
@@ -83,59 +79,41 @@ def bare(job: Job) -> bool:
     return machine.bare and not machine.counts and not machine.chips
 
 
-def contained(job: Job) -> bool:
-    return "container_spec" in job.pool
-
-
-def packaged(job: Job) -> bool:
-    return "python_package_spec" in job.pool
-
-
-# The changes of a fault. None removes a field.
-
-
-def put(target: Document, changes: Document) -> None:
-    for name, value in copy.deepcopy(changes).items():
-        if value is None:
-            target.pop(name, None)
-        else:
-            target[name] = value
-
-
 def fault_in(
-    part: Callable[[Job], Document],
+    part: Callable[[Job], Document | None],
     place: str,
-    default: Condition,
     rule: str,
     field: str,
     fits: Condition | None = None,
     location: str = "",
     **changes: Any,
 ) -> Fault:
-    """Returns a fault that changes fields in one part of a job."""
+    """Returns a fault that changes fields in one part of a job, if the job has it. None removes a field."""
+
+    def put(job: Job) -> None:
+        target = part(job)
+        assert target is not None
+        target.update(copy.deepcopy(changes))
+        for name in [name for name, value in changes.items() if value is None]:
+            del target[name]
+
     whole = ".".join(filter(None, (place, field)))
-    return Fault(rule, whole, lambda job: put(part(job), changes), fits or default, location)
+    return Fault(rule, whole, put, fits or (lambda job: part(job) is not None), location)
 
 
-def task(kind: str) -> Callable[[Job], Document]:
-    return lambda job: job.pool[kind]
-
-
-in_job = partial(fault_in, lambda job: job.document, "", any_job)
-in_spec = partial(fault_in, lambda job: job.spec, "spec", any_job)
-in_pool = partial(fault_in, lambda job: job.pool, "pool", any_job)
-in_machine = partial(fault_in, lambda job: job.machine, "pool.machine_spec", any_job)
-in_container = partial(fault_in, task("container_spec"), "pool.container_spec", contained)
-in_package = partial(fault_in, task("python_package_spec"), "pool.python_package_spec", packaged)
-in_study = partial(fault_in, lambda job: job.document["study_spec"], "study_spec", any_job)
-in_metric = partial(fault_in, lambda job: job.document["study_spec"]["metrics"][0], "study_spec.metrics[0]", any_job)
+in_job = partial(fault_in, lambda job: job.document, "")
+in_spec = partial(fault_in, lambda job: job.spec, "spec")
+in_pool = partial(fault_in, lambda job: job.pool, "pool")
+in_machine = partial(fault_in, lambda job: job.machine, "pool.machine_spec")
+in_container = partial(fault_in, lambda job: job.pool.get("container_spec"), "pool.container_spec")
+in_package = partial(fault_in, lambda job: job.pool.get("python_package_spec"), "pool.python_package_spec")
+in_study = partial(fault_in, lambda job: job.document["study_spec"], "study_spec")
+in_metric = partial(fault_in, lambda job: job.document["study_spec"]["metrics"][0], "study_spec.metrics[0]")
 
 
 def in_parameter(rule: str, number: int, field: str, **changes: Any) -> Fault:
     place = f"study_spec.parameters[{number}]"
-    return fault_in(
-        lambda job: job.document["study_spec"]["parameters"][number], place, any_job, rule, field, **changes
-    )
+    return fault_in(lambda job: job.document["study_spec"]["parameters"][number], place, rule, field, **changes)
 
 
 def another_machine(rule: str, field: str, **machine: Any) -> Fault:
@@ -153,19 +131,6 @@ def with_tensorboard(rule: str, field: str, location: str = "", **changes: Any) 
     return in_spec(rule, field, no_tpu, location, **{**TENSORBOARD, **changes})
 
 
-def elsewhere(rule: str, field: str, location: str, fits: Condition) -> Fault:
-    return Fault(rule, field, lambda job: None, fits, location)
-
-
-def without_tensorboard(job: Job) -> bool:
-    return "tensorboard" not in job.spec
-
-
-def in_known_regions(job: Job) -> bool:
-    """Returns whether some region is known not to have the job's TPUs."""
-    return job.tpu not in (None, "7x")
-
-
 LABELS = "custom_job.labels"
 ENV = {"name": "N", "value": "1"}
 
@@ -178,9 +143,10 @@ FAULTS = (
     in_job("labels", LABELS, labels={"team": "x" * 64}),
     in_job("labels", LABELS, labels={f"k{n}": "v" for n in range(65)}),
     in_job("encryption-key", "encryption_spec.kms_key_name", encryption_spec={"kms_key_name": "my-key"}),
-    elsewhere("region-unknown", "location", "us-central1-a", without_tensorboard),
-    elsewhere("region-without-tpu", "pool.machine_spec", "europe-west1", in_known_regions),
-    elsewhere("region-tpu-doubtful", "pool.machine_spec", "us-west4", lambda job: job.tpu == "v6e"),
+    in_job("region-unknown", "location", lambda job: "tensorboard" not in job.spec, "us-central1-a"),
+    # No region is known not to have TPU v7x.
+    in_job("region-without-tpu", "pool.machine_spec", lambda job: job.tpu not in (None, "7x"), "europe-west1"),
+    in_job("region-tpu-doubtful", "pool.machine_spec", lambda job: job.tpu == "v6e", "us-west4"),
     in_spec("pools-missing", "worker_pool_specs", worker_pool_specs=[]),
     more_pools("pools-number", 5, no_tpu),
     more_pools("tpu-pools", 2, has_tpu),

@@ -12,7 +12,7 @@ import pytest
 
 from t5x_harness import vertex
 from t5x_harness.google.vertex import validation
-from t5x_harness.google.vertex.validation import accelerator_meant, judging, misspelt_accelerators, service_rules
+from t5x_harness.google.vertex.validation import accelerator_meant, misspelt_accelerators, service_rules
 from t5x_harness.google.vertex.validation.checks import CHECKS
 from t5x_harness.google.vertex.validation.judging import accelerator_types
 from t5x_harness.google.vertex.validation.machine_types import (
@@ -33,7 +33,6 @@ RULES = (*service_rules(), *job_rules())
 
 
 def test_every_rule_has_a_name_of_its_own_and_a_check() -> None:
-    assert judging.judge.__doc__
     assert len({rule.name for rule in RULES}) == len(RULES)
     assert {rule.check for rule in RULES} >= set(CHECKS.values()), "every check is some rule's"
 
@@ -112,6 +111,7 @@ def test_messages_of_the_sdk_are_read_as_well() -> None:
     types_ = pytest.importorskip("google.cloud.aiplatform_v1.types")
     plus = types_.MachineSpec(machine_type="cloud-tpu", accelerator_type="TPU_V3", accelerator_count=32)
     assert slice_of(plus) == slice_of(types_.MachineSpec.pb(plus)) == get_slice("v3-32")
+    assert set(accelerator_types()) == {type_.name for type_ in types_.AcceleratorType}
 
 
 def test_every_shape_of_the_machines_is_a_slice_with_those_chips() -> None:
@@ -182,11 +182,6 @@ def test_they_are_found_in_both_spellings_with_the_parsers_words() -> None:
     assert found.code == "VTX02"
     assert found.message.startswith("Invalid value at 'hyperparameter_tuning_job.trial_job_spec.worker_pool_specs[0].")
     assert misspelt_accelerators([{"accelerator_type": 9}]) == (), "a number is parsed, and judged in the message"
-
-
-def test_the_list_is_the_apis() -> None:
-    types = pytest.importorskip("google.cloud.aiplatform_v1.types")
-    assert set(accelerator_types()) == {type_.name for type_ in types.AcceleratorType}
 
 
 def test_a_request_with_one_is_refused_with_what_was_meant(api: Any) -> None:

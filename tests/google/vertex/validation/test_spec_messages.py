@@ -113,13 +113,9 @@ def test_a_machine_that_is_refused(name: str) -> None:
     assert verdict.warnings == ()
 
 
-def test_replicas_of_a_tpu() -> None:
-    (counted,) = judge(job(cloud_tpu(), replicas=4)).violations
-    assert str(counted) == (
-        "job_spec.worker_pool_specs[0].replica_count: replica_count must be 1 for a TPU; given: 4: the hosts of a "
-        "slice are not replicas, a larger one is asked for with a larger accelerator_count. [VTX03]"
-    )
+def test_replicas_of_a_tpu_that_has_a_topology() -> None:
     (shaped,) = judge(job({"machine_type": "ct5lp-hightpu-4t", "tpu_topology": "2x2"}, replicas=2)).violations
+    assert (shaped.code, shaped.field) == ("VTX03", "job_spec.worker_pool_specs[0].replica_count")
     assert shaped.message.endswith("a larger one is asked for with a larger tpu_topology.")
 
 
@@ -193,53 +189,35 @@ def test_labels_may_be_international_and_empty() -> None:
     assert judge(labelled(**{"größe": "語", "9": "", "a_b-c": "x" * 63})).violations == ()
 
 
+QUOTED = "begins with a quote, so that it is not a flag, and T5X ends with Too many command-line arguments"
+COMMA = "ends with a comma, which Gin cannot parse"
+
+
 @pytest.mark.parametrize(
-    ("argument", "expected"),
+    ("argument", "said"),
     [
-        (
-            "--tfds_data_dir=None",
-            "--tfds_data_dir=None names a folder that is called None: leave the flag out, or give",
-        ),
-        ("--gin.--gin.TRAIN_STEPS=5", "--gin.--gin.TRAIN_STEPS=5 has --gin. twice: write --gin.TRAIN_STEPS=5."),
-        ("--gin.TRAIN_STEPS=5,", "--gin.TRAIN_STEPS=5, ends with a comma, which Gin cannot parse: write --gin.TRAIN"),
-        ("--gin.X='a',", "--gin.X='a', ends with a comma, which Gin cannot parse: write --gin.X='a'."),
-        ("--gin.X=5',", "--gin.X=5', ends with a comma, which Gin cannot parse: write --gin.X=5."),
-        (
-            '"--gin.X=5,',
-            '"--gin.X=5, begins with a quote, so that it is not a flag, and T5X ends with Too many command-line '
-            "arguments: write --gin.X=5.",
-        ),
-        (
-            "'--gin.X=\"a\"',",
-            "'--gin.X=\"a\"', begins with a quote, so that it is not a flag, and T5X ends with Too many ",
-        ),
-        ('"--gin_file=a.gin"', '"--gin_file=a.gin" begins with a quote, so that it is not a flag, and T5X ends with '),
-        ("'--run_mode=train", "'--run_mode=train begins with a quote, so that it is not a flag, and T5X ends with "),
+        ("--gin.--gin.TRAIN_STEPS=5", "has --gin. twice: write --gin.TRAIN_STEPS=5."),
+        ("--gin.TRAIN_STEPS=5,", f"{COMMA}: write --gin.TRAIN_STEPS=5."),
+        ("--gin.X='a',", f"{COMMA}: write --gin.X='a'."),
+        ("--gin.X=5',", f"{COMMA}: write --gin.X=5."),
+        ('"--gin.X=5,', f"{QUOTED}: write --gin.X=5."),
+        ("'--gin.X=\"a\"',", f'{QUOTED}: write --gin.X="a".'),
+        ('"--gin.X="a",', f'{QUOTED}: write --gin.X="a".'),
+        ('"--gin.X="a"",', f'{QUOTED}: write --gin.X="a".'),
+        ('"--gin_file=a.gin"', f"{QUOTED}: write --gin_file=a.gin."),
+        ("'--run_mode=train", f"{QUOTED}: write --run_mode=train."),
+        ("--tfds_data_dir=None", "names a folder that is called None: leave the flag out, or give"),
         ("--run_mode=compile", "T5X's main has no run mode 'compile': write --run_mode=precompile."),
         ("--run_mode=trian", "T5X's main has no run mode 'trian': write --run_mode=train."),
         ("-run_mode=x", "T5X's main has no run mode 'x': there are train, eval, infer, precompile, export."),
     ],
 )
-def test_arguments_that_t5x_stumbles_over(argument: str, expected: str) -> None:
+def test_arguments_that_t5x_stumbles_over(argument: str, said: str) -> None:
     verdict = judge(with_container(args=["--gin_file=a.gin", argument]))
     assert verdict.violations == (), "the service takes every text"
     (warning,) = verdict.warnings
     assert warning.field == "job_spec.worker_pool_specs[0].container_spec.args[1]"
-    assert warning.message.startswith(expected)
-
-
-@pytest.mark.parametrize(
-    ("argument", "fix"),
-    [
-        ("'--gin.X=\"a\"',", '--gin.X="a"'),
-        ('"--gin.X="a",', '--gin.X="a"'),
-        ('"--gin.X="a"",', '--gin.X="a"'),
-        ('"--gin_file=a.gin"', "--gin_file=a.gin"),
-    ],
-)
-def test_an_argument_with_quotes_of_its_list_is_fixed_to_what_was_meant(argument: str, fix: str) -> None:
-    (warning,) = judge(with_container(args=[argument])).warnings
-    assert (warning.code, warning.message.partition(": ")[2]) == ("VTX07", f"write {fix}.")
+    assert warning.message.removeprefix(f"{argument} ").startswith(said)
 
 
 @pytest.mark.parametrize(
