@@ -25,14 +25,15 @@ _METHOD = """
 from pathlib import Path
 from google.cloud.aiplatform_v1 import ListModelVersionCheckpointsRequest, ListModelVersionCheckpointsResponse
 from t5x_harness.google.vertex.settings import VertexSettings
+from t5x_harness.google.vertex.state import open_store
 from t5x_harness.google.vertex.wire.api import Api
 
-api = Api(VertexSettings(root=Path("root"), folder=Path("jobs")))
+api = Api(VertexSettings(root=Path("root"), folder=Path("jobs")), open_store("memory:"))
 request = ListModelVersionCheckpointsRequest.serialize(
     ListModelVersionCheckpointsRequest(name="projects/p/locations/us-central1/models/1")
 )
 path = "/google.cloud.aiplatform.v1.ModelService/ListModelVersionCheckpoints"
-(answer,) = api.stream(path, request, api.authority.token)
+(answer,) = api.stream(path, request)
 print(ListModelVersionCheckpointsResponse.deserialize(answer).checkpoints)
 api.close()
 """

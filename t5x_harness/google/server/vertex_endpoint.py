@@ -19,7 +19,7 @@ from t5x_harness.google.product import PACKAGE, PRODUCT
 from t5x_harness.google.server.settings import ServerError
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore, open_store
-from t5x_harness.google.vertex.wire.errors import ApiError
+from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_argument
 
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.wire.api import Api
@@ -106,19 +106,26 @@ class VertexService:
         except VertexMissing as error:
             return await asgi.answer_json(send, asgi.NOT_EMULATED, asgi.not_emulated(str(error)))
         path = scope["path"]
-        if path.startswith(ADMIN) or path == LOG_ENTRIES:
-            name = "entries" if path == LOG_ENTRIES else path.removeprefix(ADMIN)
-            answered = await self._run(_administer, api, name, token, body)
-        elif _host(scope) == "cloudresourcemanager.googleapis.com" and _PROJECTS_V1.fullmatch(path):
-            return await asgi.answer_json(send, 200, await self._run(_projects_v1, api, path))
-        else:
-            answered = await self._run(_transcode, api, scope, token, body)
-        return await asgi.answer(send, answered.status, answered.body, _JSON)
+        try:
+            if path.startswith(ADMIN) or path == LOG_ENTRIES:
+                name = "entries" if path == LOG_ENTRIES else path.removeprefix(ADMIN)
+                answered = await self._run(_administer, api, name, body)
+            elif _host(scope) == "cloudresourcemanager.googleapis.com" and _PROJECTS_V1.fullmatch(path):
+                return await asgi.answer_json(send, 200, await self._run(_projects_v1, api, path))
+            else:
+                answered = await self._run(_transcode, api, scope, body)
+        except ApiError as error:
+            from t5x_harness.google.vertex.wire.rest import error_answer
+
+            return await asgi.answer(send, *error_answer(error), _JSON)
+        return await asgi.answer(send, 200, answered, _JSON)
 
     async def stream(self, path: str, request: bytes, token: str, host: str) -> AsyncIterator[bytes]:
         """Answers one request over gRPC, message by message; raises ApiError or VertexMissing."""
         api = await self._api()
-        answers = api.stream(path, request, token, host=host)
+        if not await asyncio.to_thread(self._authority.admits, token):
+            raise ApiError(StatusCode.UNAUTHENTICATED, UNAUTHENTICATED)
+        answers = api.stream(path, request, host=host)
         while (message := await self._run(next, answers, None)) is not None:
             yield message
 
@@ -142,19 +149,19 @@ class VertexService:
                 f"{error.name}): python -m pip install '{PRODUCT}[vertex]'"
             ) from None
         assert self._settings is not None
-        found: Api = service.Api(self._settings, state=self._state, authority=self._authority)
+        found: Api = service.Api(self._settings, self.state)
         return found
 
     async def _run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         return await asyncio.get_running_loop().run_in_executor(self._threads, functools.partial(function, *arguments))
 
 
-def _transcode(api: Api, scope: Scope, token: str, body: bytes) -> Any:
-    from t5x_harness.google.vertex.wire.rest import RestRequest, answer_rest
+def _transcode(api: Api, scope: Scope, body: bytes) -> bytes:
+    from t5x_harness.google.vertex.wire.rest import answer_rest
 
-    query = tuple(parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True))
+    query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
     unrecorded = bool(asgi.header_of(scope, UNRECORDED.encode()))
-    return answer_rest(api, RestRequest(scope["method"], scope["path"], query, body, token, _host(scope), unrecorded))
+    return answer_rest(api, scope["method"], scope["path"], query, body, host=_host(scope), unrecorded=unrecorded)
 
 
 def _projects_v1(api: Api, path: str) -> Any:
@@ -172,17 +179,13 @@ def _projects_v1(api: Api, path: str) -> Any:
     return {"projects": [shown(project) for project in names.identifiers()]}
 
 
-def _administer(api: Api, name: str, token: str, body: bytes) -> Any:
-    from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
-    from t5x_harness.google.vertex.wire.rest import RestAnswer, error_answer, parse_json
+def _administer(api: Api, name: str, body: bytes) -> bytes:
+    from t5x_harness.google.vertex.wire.rest import parse_json
 
     try:
-        api.admit(token)
-        return RestAnswer(200, json.dumps(api.administer(name, parse_json(body) if body else None)).encode())
-    except ApiError as error:
-        return error_answer(error)
+        return json.dumps(api.administer(name, parse_json(body) if body else None)).encode()
     except (OverflowError, TypeError, ValueError) as error:
-        return error_answer(ApiError(StatusCode.INVALID_ARGUMENT, str(error)))
+        raise invalid_argument(str(error)) from None
 
 
 def _host(scope: Scope) -> str:

@@ -18,7 +18,7 @@ from t5x_harness.google.identity import PROJECT
 from t5x_harness.google.vertex.faults import VertexFaults
 from t5x_harness.google.vertex.messages.names import ProjectNames, is_resource, parent_of
 from t5x_harness.google.vertex.settings import VertexSettings
-from t5x_harness.google.vertex.state import StateStore, open_store
+from t5x_harness.google.vertex.state import StateStore
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, not_found
 from t5x_harness.google.vertex.wire.rpc_table import Rpc, rpc_table
 
@@ -182,7 +182,7 @@ class Services:
 
     Args:
       settings: the settings of Vertex AI.
-      state: the state of everything; by default, the one that ``settings.options.state`` names.
+      state: the state of everything.
 
     Attributes:
       clock: returns the times of resources.
@@ -190,14 +190,11 @@ class Services:
       faults: the faults to inject, and the record of requests.
       methods: the methods by name; set once all parts exist.
       filters: the functions in filters by name; set once all parts exist.
-
-    Raises:
-      StateError: the state cannot be opened.
     """
 
-    def __init__(self, settings: VertexSettings, state: StateStore | None = None) -> None:
+    def __init__(self, settings: VertexSettings, state: StateStore) -> None:
         self.settings = settings
-        self.state = open_store(settings.options.state) if state is None else state
+        self.state = state
         self.clock = Clock()
         self.projects = ProjectNames(self.state, PROJECT)
         self.resources = Resources(self.state, self.clock)
@@ -210,8 +207,7 @@ class Services:
 
     def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method, such as ``JobService.GetCustomJob``, for another method."""
-        rpc = rpc_table().named(method)
-        assert rpc is not None
+        rpc = rpc_table()[method]
         return self.methods[method](ApiCall(rpc, rpc.request(**fields), self))
 
 

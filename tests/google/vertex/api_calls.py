@@ -16,10 +16,9 @@ def calls_to(api: Any) -> Callable[..., Any]:
     from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
     def call(method: str, **fields: Any) -> Any:
-        rpc = rpc_table().named(method)
-        assert rpc is not None, f"the library has no {method}"
+        rpc = rpc_table()[method]
         data = rpc.request(**fields).SerializeToString()
-        answers = [rpc.response.FromString(each) for each in api.stream(rpc.path, data, api.authority.token)]
+        answers = [rpc.response.FromString(each) for each in api.stream(rpc.path, data)]
         return answers if rpc.streams else answers[0]
 
     return call

@@ -27,9 +27,10 @@ def pytest_pycollect_makemodule() -> None:
 def api(tmp_path: Path) -> Iterator[Any]:
     """Yields an API in this process, with its state in memory."""
     from t5x_harness.google.vertex.settings import VertexSettings
+    from t5x_harness.google.vertex.state import open_store
     from t5x_harness.google.vertex.wire.api import Api
 
-    api = Api(VertexSettings(tmp_path / "root", tmp_path / "jobs"))
+    api = Api(VertexSettings(tmp_path / "root", tmp_path / "jobs"), open_store("memory:"))
     yield api
     api.close()
 
@@ -89,5 +90,5 @@ def two_calls(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[list[C
 
     state = open_store(request.param)
     settings = VertexSettings(root=tmp_path / "root", folder=tmp_path / "jobs")
-    yield [calls_to(Api(settings, state=state)) for _ in range(2)]
+    yield [calls_to(Api(settings, state)) for _ in range(2)]
     state.close()

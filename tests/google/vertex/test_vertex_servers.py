@@ -62,12 +62,14 @@ def test_the_token_is_in_one_file_that_only_its_owner_reads(fake_gcs_server: Emu
 
 
 @pytest.mark.parametrize("path", ["faults", "arm", "reset", "state", "entries", "nothing"])
-@pytest.mark.parametrize("token", ["", "fake"])
+@pytest.mark.parametrize("token", ["", "fake", "é"])
 def test_the_harnesss_own_paths_want_it_too(fake_gcs_server: EmulatedCloud, path: str, token: str) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         _ask(fake_gcs_server, "POST", f"/_t5x_harness/vertex/{path}", {}, token=token)
     assert caught.value.code == 401
-    assert json.load(caught.value)["error"]["status"] == "UNAUTHENTICATED"
+    error = json.load(caught.value)["error"]
+    assert error["status"] == "UNAUTHENTICATED"
+    assert error["message"].startswith("Request had invalid authentication credentials. t5x-harness takes ")
 
 
 def test_who_has_no_token_is_refused_before_anything_is_read_or_made() -> None:

@@ -242,7 +242,7 @@ def _all_or_none(
     requests, parent = call.request.requests, call.request.parent
     if len(requests) > _MOST_IN_A_BATCH:
         raise invalid_field("requests", f"{len(requests)} {what}; at most {_MOST_IN_A_BATCH} can be created in a batch")
-    rpc = rpc_table()[f"{call.rpc.path.rpartition('/')[0]}/CreateTensorboard{kind}"]
+    rpc = rpc_table()[f"TensorboardService.CreateTensorboard{kind}"]
     made: list[Any] = []
     try:
         for number, request in enumerate(requests):

@@ -12,7 +12,6 @@ from google.longrunning import operations_pb2
 from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
-from t5x_harness.google.identity import UNAUTHENTICATED, Authority
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault
 from t5x_harness.google.vertex.jobs.logs import list_entries
@@ -40,39 +39,25 @@ _SERVED = (
 
 
 class Api:
-    """Vertex AI's services over one state. Any thread may call it.
+    """Vertex AI's services over one state, for clients that have been admitted. Any thread may call it.
 
     Args:
       settings: the settings of Vertex AI.
-      state: the state of everything; by default, the one that ``settings.options.state`` names.
-      authority: decides which clients are admitted; by default, one with its own token.
-
-    Raises:
-      StateError: the state cannot be opened.
+      state: the state of everything.
     """
 
-    def __init__(
-        self,
-        settings: VertexSettings,
-        *,
-        state: StateStore | None = None,
-        authority: Authority | None = None,
-    ) -> None:
+    def __init__(self, settings: VertexSettings, state: StateStore) -> None:
         self.services = services = Services(settings, state)
-        self.authority = authority or Authority()
         self._jobs = Jobs(services)
         services.methods = methods_of(self._jobs)
         services.filters = {**nodes.FILTERS, **registry.FILTERS}
 
-    def stream(
-        self, path: str, request: bytes, token: str, *, host: str = "", transport: str = "grpc"
-    ) -> Iterator[bytes]:
+    def stream(self, path: str, request: bytes, *, host: str = "", transport: str = "grpc") -> Iterator[bytes]:
         """Answers one request to a method; yields the bytes of the response, or of each message of a streamed one.
 
         Args:
           path: the method's path in gRPC: ``/google.cloud.aiplatform.v1.JobService/GetCustomJob``.
           request: the request's bytes.
-          token: the client's token; see :class:`Authority`.
           host: the host of the request, without a port; its region has to match the request's location.
           transport: the transport for the record; empty for the harness's own requests, which hit no fault and are not
             recorded.
@@ -81,25 +66,29 @@ class Api:
           ApiError: the error for the client.
         """
         version = "v1beta1" if ".v1beta1." in path else "v1"
-        rpc = self.rpc(path)
+        name = path.rpartition(".")[2].replace("/", ".")
+        rpc = rpc_table().get(name)
         code, about = "OK", ""
         fault: VertexFault | None = None
-        self.admit(token)
         try:
-            if rpc is None:
-                raise _unimplemented(path)
-            message = _parsed(rpc, request)
-            about = named_resource(message)[1]
-            if transport and (fault := self.services.faults.take_for(rpc.name, "fail", "stall")):
-                self._inject(fault, rpc)
-            check_names(rpc, message)
-            check_location(message, host)
-            check_times(message)
-            self.services.projects.normalize(message)
-            method = self.services.methods.get(rpc.name)
+            if rpc is None or rpc.path != path.replace(".v1beta1.", ".v1."):
+                raise _unimplemented(name)
+            asked = _parsed(rpc, request)
+            about = named_resource(asked)[1]
+            if transport and (fault := self.services.faults.take_for(name, "fail", "stall")):
+                if fault.kind == "fail":
+                    raise ApiError(
+                        StatusCode(fault.code), fault.message or f"{PRODUCT} injected this error into {name}"
+                    )
+                self.services.closing.wait(fault.seconds)
+            check_names(rpc, asked)
+            check_location(asked, host)
+            check_times(asked)
+            self.services.projects.normalize(asked)
+            method = self.services.methods.get(name)
             if method is None:
-                raise _unimplemented(path)
-            answer = method(ApiCall(rpc, message, self.services))
+                raise _unimplemented(name)
+            answer = method(ApiCall(rpc, asked, self.services))
             answers = [answer] if isinstance(answer, Message) else answer
             for each in answers:
                 yield _bytes_for(version, each)
@@ -112,25 +101,12 @@ class Api:
         except Exception as error:
             code = StatusCode.INTERNAL.value
             traceback.print_exc()
-            raise ApiError(
-                StatusCode.INTERNAL, f"{PRODUCT} has a bug: {path} failed with {type(error).__name__}: {error}"
-            ) from error
+            message = f"{PRODUCT} has a bug: {path} failed with {type(error).__name__}: {error}"
+            raise ApiError(StatusCode.INTERNAL, message) from error
         finally:
-            name = rpc.name if rpc else path.rpartition(".")[2].replace("/", ".")
-            known = version if ".aiplatform." in path else ""
             if transport:
-                self.services.faults.record(
-                    RecordedCall(name, known, transport, about, code, fault.kind if fault else "")
-                )
-
-    def admit(self, token: str) -> None:
-        """Raises ApiError (UNAUTHENTICATED) for a token that is not the session's."""
-        if not self.authority.admits(token):
-            raise ApiError(StatusCode.UNAUTHENTICATED, UNAUTHENTICATED)
-
-    def rpc(self, path: str) -> Rpc | None:
-        """Returns the method of v1 for a path of any version, or None."""
-        return rpc_table().get(path.replace(".v1beta1.", ".v1."))
+                known, hit = version if ".aiplatform." in path else "", fault.kind if fault else ""
+                self.services.faults.record(RecordedCall(name, known, transport, about, code, hit))
 
     def administer(self, name: str, value: Any) -> Any:
         """Answers a request of the harness itself.
@@ -168,12 +144,6 @@ class Api:
         self.services.state.clear()
         self.services.faults.clear()
 
-    def _inject(self, fault: VertexFault, rpc: Rpc) -> None:
-        """Waits or raises ApiError, depending on the fault."""
-        if fault.kind == "fail":
-            raise ApiError(StatusCode(fault.code), fault.message or f"{PRODUCT} injected this error into {rpc.name}")
-        self.services.closing.wait(fault.seconds)
-
     def close(self) -> None:
         """Ends all jobs and all waiting, and closes the state."""
         self.services.closing.set()
@@ -191,13 +161,10 @@ def _parsed(rpc: Rpc, request: bytes) -> Message:
 def _bytes_for(version: str, answer: Any) -> bytes:
     """Returns the response's bytes for a client's version. Messages inside operations get the version's types."""
     if version == "v1beta1" and isinstance(answer, operations_pb2.Operation):
-        theirs = operations_pb2.Operation()
-        theirs.CopyFrom(answer)
         for field in ("metadata", "response"):
-            if theirs.HasField(field):
-                carried = getattr(theirs, field)
+            if answer.HasField(field):
+                carried = getattr(answer, field)
                 carried.type_url = carried.type_url.replace(".aiplatform.v1.", ".aiplatform.v1beta1.")
-        answer = theirs
     return bytes(answer.SerializeToString())
 
 
@@ -205,8 +172,7 @@ def _lost(error: StateError) -> ApiError:
     return ApiError(StatusCode.UNAVAILABLE, f"{PRODUCT} cannot answer: {error}")
 
 
-def _unimplemented(path: str) -> ApiError:
-    method = path.rpartition(".")[2].replace("/", ".")
+def _unimplemented(method: str) -> ApiError:
     instead = f". {_SERVED}" if _SERVING.search(method) else ""
     return ApiNotEmulated(f"{PRODUCT} does not emulate {method}; {_EMULATED}{instead}")
 
@@ -239,16 +205,13 @@ def fit_for_trailer(error: ApiError) -> ApiError:
         FieldViolation(_without_middle(each.field, _LONGEST_TEXT), _without_middle(each.message, _LONGEST_TEXT))
         for each in error.violations
     ]
-    shown = min(len(whole), _MOST)
-    while _size(shorter := _with_first(whole, shown)) > _ROOM and shown > 1:
-        shown -= 1
+    for shown in range(min(len(whole), _MOST), 0, -1):
+        more = len(whole) - shown
+        rest = [FieldViolation("", f"{more} more, which REST lists: gRPC has no room for them")] if more else []
+        shorter = ApiError.of_violations([*whole[:shown], *rest])
+        if _size(shorter) <= _ROOM:
+            break
     return shorter
-
-
-def _with_first(violations: list[FieldViolation], number: int) -> ApiError:
-    more = len(violations) - number
-    rest = [FieldViolation("", f"{more} more, which REST lists: gRPC has no room for them")] if more else []
-    return ApiError.of_violations([*violations[:number], *rest])
 
 
 def _size(error: ApiError) -> int:

@@ -11,34 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import json_format
-from google.protobuf.message import Message
 from google.rpc import error_details_pb2  # noqa: F401 - registers the types of errors' details, which become JSON
 
 from t5x_harness.google.asgi import NOT_EMULATED, not_emulated
 from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.google.vertex.messages.paths import is_repeated, snake_case
+from t5x_harness.google.vertex.messages.paths import FieldPath, NoField, is_repeated
 from t5x_harness.google.vertex.validation import misspelt_accelerators
 from t5x_harness.google.vertex.wire.api import Api, to_status
 from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, FieldViolation, StatusCode, invalid_argument
 from t5x_harness.google.vertex.wire.rpc_table import HttpBinding, Rpc, rpc_table
 
 _VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]+))?\}")
-
-
-@dataclasses.dataclass(frozen=True)
-class Match:
-    """A method, and the fields of its request that are in the path.
-
-    Attributes:
-      rpc: the method.
-      binding: the URL template that matched.
-      values: the fields' values by their paths: ``{"custom_job.name": "projects/…"}``.
-    """
-
-    rpc: Rpc
-    binding: HttpBinding
-    values: Mapping[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,38 +33,35 @@ class _Route:
     fields: tuple[str, ...]
 
 
-class Routes:
-    """Finds methods by verb and path."""
+def find_route(verb: str, path: str) -> tuple[Rpc, HttpBinding, Mapping[str, str]] | None:
+    """Returns the method of a request with the URL template that matched, or None.
 
-    def __init__(self, rpcs: Iterable[Rpc]) -> None:
-        self._routes: dict[tuple[str, str, int], list[_Route]] = collections.defaultdict(list)
-        for rpc in rpcs:
-            for binding in rpc.bindings:
-                route = _compiled(rpc, binding)
-                # Narrows thousands of templates down; ``**`` matches any number of segments.
-                segments = 0 if "**" in binding.template else binding.template.count("/")
-                self._routes[binding.verb, _action(binding.template), segments].append(route)
-        for routes in self._routes.values():
-            routes.sort(key=lambda route: -len(_VARIABLE.sub("", route.binding.template)))
+    Args:
+      verb: ``GET``, ``POST``, …
+      path: the decoded path, such as ``/v1/projects/p/locations/l/customJobs/1:cancel``.
 
-    def find(self, verb: str, path: str) -> Match | None:
-        """Returns the method of a request, or None.
-
-        Args:
-          verb: ``GET``, ``POST``, …
-          path: the decoded path, such as ``/v1/projects/p/locations/l/customJobs/1:cancel``.
-        """
-        for segments in (path.count("/"), 0):
-            for route in self._routes.get((verb, _action(path), segments), ()):
-                if found := route.pattern.fullmatch(path):
-                    return Match(route.rpc, route.binding, dict(zip(route.fields, found.groups(), strict=True)))
-        return None
+    Returns:
+      Also the values in the path by the paths of their fields in the request: ``{"custom_job.name": "projects/…"}``.
+    """
+    routes = _routes("v1beta1" if path.startswith("/v1beta1/") else "v1")
+    for segments in (path.count("/"), 0):
+        for route in routes.get((verb, _action(path), segments), ()):
+            if found := route.pattern.fullmatch(path):
+                return route.rpc, route.binding, dict(zip(route.fields, found.groups(), strict=True))
+    return None
 
 
 @functools.cache
-def routes_of(version: str) -> Routes:
-    """Returns the routes of one version of the API; for the argument see :func:`rpc_table`."""
-    return Routes(rpc_table(version).values())
+def _routes(version: str) -> Mapping[tuple[str, str, int], list[_Route]]:
+    """Returns the routes of one version of the API by verb, action and number of segments: there are thousands."""
+    found: dict[tuple[str, str, int], list[_Route]] = collections.defaultdict(list)
+    for rpc in rpc_table(version).values():
+        for binding in rpc.bindings:
+            segments = 0 if "**" in binding.template else binding.template.count("/")  # ``**`` matches any number
+            found[binding.verb, _action(binding.template), segments].append(_compiled(rpc, binding))
+    for routes in found.values():
+        routes.sort(key=lambda route: -len(_VARIABLE.sub("", route.binding.template)))
+    return found
 
 
 def _action(path: str) -> str:
@@ -122,18 +103,14 @@ _BOOLEANS = {"true": True, "false": False}
 def set_parameters(message: Any, parameters: Iterable[tuple[str, str]]) -> None:
     """Sets the fields that query parameters name, in JSON's or protobuf's spelling; raises ApiError."""
     for name, value in parameters:
-        owner, field = message, None
-        for step in name.split("."):
-            if field is not None:
-                owner = getattr(owner, field.name) if field.message_type and not is_repeated(field) else None
-            field = owner.DESCRIPTOR.fields_by_name.get(snake_case(step)) if owner is not None else None
-            if field is None:
-                raise _invalid(
-                    name,
-                    f"Unknown name \"{name}\": Cannot bind query parameter. Field '{name}' could not be found in "
-                    "request message.",
-                )
-        _set(owner, field, name, value)
+        try:
+            path = FieldPath.of(message.DESCRIPTOR, name.split("."))
+            if path.keys:
+                raise NoField
+        except NoField:
+            why = f"Cannot bind query parameter. Field '{name}' could not be found in request message."
+            raise _invalid(name, f'Unknown name "{name}": {why}') from None
+        _set(path.owner(message), path.field, name, value)
 
 
 def _set(owner: Any, field: Any, name: str, value: str) -> None:
@@ -164,95 +141,65 @@ _SYSTEM_PARAMETERS = frozenset(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class RestRequest:
-    """A request over HTTP.
+def answer_rest(
+    api: Api,
+    verb: str,
+    path: str,
+    query: Sequence[tuple[str, str]] = (),
+    body: bytes = b"",
+    *,
+    host: str = "",
+    unrecorded: bool = False,
+) -> bytes:
+    """Answers a request over HTTP with JSON.
 
-    Attributes:
+    Args:
+      api: the API.
       verb: ``GET``, ``POST``, …
       path: the decoded path.
       query: the decoded parameters, in order.
       body: the raw body.
-      token: the client's token; empty for none.
       host: the host, without a port.
       unrecorded: whether the request is from the harness itself, which hits no fault and is not recorded.
+
+    Raises:
+      ApiError: the error for the client; see :func:`error_answer`.
     """
-
-    verb: str
-    path: str
-    query: Sequence[tuple[str, str]] = ()
-    body: bytes = b""
-    token: str = ""
-    host: str = ""
-    unrecorded: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class RestAnswer:
-    """A status and a JSON body."""
-
-    status: int
-    body: bytes
-
-
-def answer_rest(api: Api, request: RestRequest) -> RestAnswer:
-    """Answers a request, if necessary with an error in Google's form."""
-    try:
-        return RestAnswer(200, _answer(api, request))
-    except ApiError as error:
-        return error_answer(error)
-
-
-def error_answer(error: ApiError) -> RestAnswer:
-    """Returns an error in the form of Google's APIs over HTTP."""
-    if isinstance(error, ApiNotEmulated):
-        return RestAnswer(NOT_EMULATED, json.dumps(not_emulated(error.message), indent=2).encode())
-    body: dict[str, Any] = {"code": error.code.http_status, "message": error.message, "status": error.code.value}
-    if details := json_format.MessageToDict(to_status(error)).get("details"):
-        body["details"] = details
-    return RestAnswer(error.code.http_status, json.dumps({"error": body}, indent=2).encode())
-
-
-def _answer(api: Api, request: RestRequest) -> bytes:
-    api.admit(request.token)  # before the request is parsed
-    check_text(request.path, "path")
-    for name, value in request.query:
+    check_text(path, "path")
+    for name, value in query:
         check_text(name + value, "query")
-    version = "v1beta1" if request.path.startswith("/v1beta1/") else "v1"
-    found = routes_of(version).find(request.verb, request.path)
-    if found is None:
-        raise ApiNotEmulated(f"{PRODUCT} does not emulate {request.verb} {request.path}: no method is bound to it")
-    message = _message(found, request)
-    transport = "" if request.unrecorded else "rest"
-    data = message.SerializeToString()
-    answers = api.stream(found.rpc.path, data, request.token, host=request.host, transport=transport)
-    as_numbers = any(name == "$alt" and "enum-encoding=int" in value for name, value in request.query)
+    route = find_route(verb, path)
+    if route is None:
+        raise ApiNotEmulated(f"{PRODUCT} does not emulate {verb} {path}: no method is bound to it")
+    rpc, binding, values = route
+    message = rpc.request()
+    if binding.body:
+        part = message if binding.body == "*" else getattr(message, binding.body)
+        _read_body(part, body, "" if part is message else binding.body)
+        if part is not message:
+            part.SetInParent()
+    set_parameters(message, [pair for pair in query if pair[0] not in _SYSTEM_PARAMETERS])
+    set_parameters(message, values.items())
+    answers = api.stream(rpc.path, message.SerializeToString(), host=host, transport="" if unrecorded else "rest")
+    as_numbers = any(name == "$alt" and "enum-encoding=int" in value for name, value in query)
     try:
         items = [
-            json_format.MessageToJson(found.rpc.response.FromString(each), use_integers_for_enums=as_numbers)
+            json_format.MessageToJson(rpc.response.FromString(each), use_integers_for_enums=as_numbers)
             for each in answers
         ]
     except json_format.SerializeToJsonError as error:  # a client may have written NaN over gRPC
         raise ApiError(StatusCode.INTERNAL, f"The answer cannot be JSON: {error} Use gRPC instead.") from None
-    return (f"[{','.join(items)}]" if found.rpc.streams else items[0]).encode()
+    return (f"[{','.join(items)}]" if rpc.streams else items[0]).encode()
 
 
-def _message(found: Match, request: RestRequest) -> Message:
-    """Returns the request message for a path, a query and a body; raises ApiError in the service's words."""
-    message = found.rpc.request()
-    if found.binding.body:
-        part = message if found.binding.body == "*" else getattr(message, found.binding.body)
-        _read_body(part, request.body, "" if part is message else found.binding.body)
-        if part is not message:
-            part.SetInParent()
-    set_parameters(message, [pair for pair in request.query if pair[0] not in _SYSTEM_PARAMETERS])
-    for path, value in found.values.items():
-        owner: Any = message
-        *steps, last = path.split(".")
-        for step in steps:
-            owner = getattr(owner, step)
-        setattr(owner, last, value)
-    return message
+def error_answer(error: ApiError) -> tuple[int, bytes]:
+    """Returns the status and the JSON of an error, in the form of Google's APIs."""
+    if isinstance(error, ApiNotEmulated):
+        return NOT_EMULATED, json.dumps(not_emulated(error.message), indent=2).encode()
+    body: dict[str, Any] = {"code": error.code.http_status, "message": error.message, "status": error.code.value}
+    if details := json_format.MessageToDict(to_status(error)).get("details"):
+        body["details"] = details
+    return error.code.http_status, json.dumps({"error": body}, indent=2).encode()
 
 
 def _read_body(part: Any, body: bytes, field: str) -> None:

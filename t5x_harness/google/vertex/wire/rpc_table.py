@@ -98,20 +98,10 @@ class Rpc:
         return f"{self.service}.{self.method}"
 
 
-class RpcTable(dict[str, Rpc]):
-    """The methods of all services in one version of the API, by path. It is not changed."""
+def rpc_table(version: str = "v1") -> Mapping[str, Rpc]:
+    """Returns the methods of all services in one version of the API, by name.
 
-    def __init__(self, rpcs: Mapping[str, Rpc]) -> None:
-        super().__init__(rpcs)
-        self._named = {rpc.name: rpc for rpc in rpcs.values()}
-
-    def named(self, name: str) -> Rpc | None:
-        """Returns a method by its name without a version, such as ``JobService.CreateCustomJob``."""
-        return self._named.get(name)
-
-
-def rpc_table(version: str = "v1") -> RpcTable:
-    """Returns the table of one version. The first call imports the library, which takes a second or two.
+    The first call imports the library, which takes a second or two.
 
     Args:
       version: ``v1`` or ``v1beta1``.
@@ -137,7 +127,7 @@ _PROJECTS = "google.cloud.resourcemanager_v3.services.projects"  # the library a
 
 
 @functools.cache
-def _read(version: str) -> RpcTable:
+def _read(version: str) -> Mapping[str, Rpc]:
     package = importlib.import_module(f"google.cloud.aiplatform_{version}.services")
     services = [f"{package.__name__}.{found.name}" for found in pkgutil.iter_modules(package.__path__)]
     rpcs: dict[str, Rpc] = {}
@@ -153,7 +143,7 @@ def _read(version: str) -> RpcTable:
                 (*known.bindings, *(b for b in rpc.bindings if b not in known.bindings)) if known else rpc.bindings
             )
             rpcs[rpc.path] = dataclasses.replace(rpc, bindings=bindings)
-    return RpcTable(rpcs)
+    return {rpc.name: rpc for rpc in rpcs.values()}
 
 
 def _rpcs(transport: ModuleType, rest: ModuleType | None) -> Iterator[Rpc]:

@@ -57,7 +57,7 @@ class Service:
             **{"pending_seconds": 0.0, "programs": PROGRAMS, **options},
         )
         settings = VertexSettings(folder / "root", folder / "jobs", MappingProxyType({}), chosen)
-        self.api = Api(settings, state=state)
+        self.api = Api(settings, state or open_store("memory:"))
 
     def ask(self, method: str, **fields: Any) -> Any:
         """Calls a method of JobService with the fields of its request."""

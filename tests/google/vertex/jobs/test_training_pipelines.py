@@ -12,6 +12,7 @@ import pytest
 from google.protobuf import json_format, struct_pb2
 
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
+from t5x_harness.google.vertex.state import open_store
 from t5x_harness.google.vertex.wire.api import Api
 from t5x_harness.google.vertex.wire.errors import ApiError
 
@@ -26,7 +27,7 @@ Ask = Callable[..., Any]
 def api(tmp_path: Path) -> Any:
     """Yields an API whose images are interpreters."""
     options = VertexOptions(images={"*/python:*": "python -c"})
-    api = Api(VertexSettings(root=tmp_path / "root", folder=tmp_path / "jobs", options=options))
+    api = Api(VertexSettings(tmp_path / "root", tmp_path / "jobs", options=options), open_store("memory:"))
     yield api
     api.close()
 

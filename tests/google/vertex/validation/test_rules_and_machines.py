@@ -185,14 +185,17 @@ def test_they_are_found_in_both_spellings_with_the_parsers_words() -> None:
 
 
 def test_a_request_with_one_is_refused_with_what_was_meant(api: Any) -> None:
-    from t5x_harness.google.vertex.wire.rest import RestRequest, answer_rest
+    from t5x_harness.google.vertex.wire.errors import ApiError
+    from t5x_harness.google.vertex.wire.rest import answer_rest, error_answer
 
     machine = {"machineType": "cloud-tpu", "acceleratorType": "v3-32", "acceleratorCount": 32}
     body = {"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"machineSpec": machine, "replicaCount": 1}]}}
     path = "/v1/projects/my-project/locations/us-central1/customJobs"
-    answer = answer_rest(api, RestRequest("POST", path, body=json.dumps(body).encode(), token=api.authority.token))
-    assert answer.status == 400
-    error = json.loads(answer.body)["error"]
+    with pytest.raises(ApiError) as refused:
+        answer_rest(api, "POST", path, body=json.dumps(body).encode())
+    status, answer = error_answer(refused.value)
+    assert status == 400
+    error = json.loads(answer)["error"]
     assert error["status"] == "INVALID_ARGUMENT"
     assert error["message"] == (
         "Invalid value at 'custom_job.job_spec.worker_pool_specs[0].machine_spec.accelerator_type' "

@@ -184,7 +184,7 @@ def test_an_order_on_metadata() -> None:
 def test_pages_are_the_list(names: list[str], size: int) -> None:
     """For any page size, the pages of a list together are exactly the list."""
     listed = [f"{number}/{name}" for number, name in enumerate(names)]
-    request = rpc_table()["/google.cloud.aiplatform.v1.JobService/ListCustomJobs"].request(parent=PARENT)
+    request = rpc_table()["JobService.ListCustomJobs"].request(parent=PARENT)
     told: list[str] = []
     while True:
         page, request.page_token = page_of(listed, request, size, name=str)

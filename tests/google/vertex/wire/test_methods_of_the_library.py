@@ -30,7 +30,7 @@ def test_every_method_of_a_client_is_there(library, service: str) -> None:
 
 
 def test_messages_are_the_librarys_own() -> None:
-    rpc = rpc_table()["/google.cloud.aiplatform.v1.JobService/CreateCustomJob"]
+    rpc = rpc_table()["JobService.CreateCustomJob"]
     assert rpc.request is aiplatform_v1.CreateCustomJobRequest.pb()
     assert rpc.response is aiplatform_v1.CustomJob.pb()
     assert (rpc.name, rpc.streams) == ("JobService.CreateCustomJob", False)
@@ -40,11 +40,11 @@ def test_messages_are_the_librarys_own() -> None:
         "/v1/{parent=projects/*/locations/*}/customJobs",
         "custom_job",
     )
-    assert rpc_table()["/google.cloud.aiplatform.v1.TensorboardService/ReadTensorboardBlobData"].streams
+    assert rpc_table()["TensorboardService.ReadTensorboardBlobData"].streams
 
 
 def test_operations_can_be_asked_for_by_every_services_urls() -> None:
-    rpc = rpc_table()["/google.longrunning.Operations/GetOperation"]
+    rpc = rpc_table()["Operations.GetOperation"]
     templates = {binding.template for binding in rpc.bindings}
     assert {"/v1/{name=projects/*/locations/*/operations/*}"} <= templates
     assert any("tensorboards/*/operations" in template for template in templates)
@@ -56,14 +56,14 @@ def test_a_complete_kind_has_all_the_methods_that_the_library_has_for_it(kind) -
     library = {
         verb
         for verb in ("Create", "Get", "List", "Update", "Delete")
-        if rpc_table().named(f"{kind.service}.{verb}{kind.plural if verb == 'List' else kind.name}")
+        if f"{kind.service}.{verb}{kind.plural if verb == 'List' else kind.name}" in rpc_table()
     }
     assert verbs == library
     assert {"Create", "Get", "List"} <= verbs
 
 
 def test_every_emulated_method_is_one_that_clients_can_call(api: Any) -> None:
-    assert [name for name in api.services.methods if rpc_table().named(name) is None] == []
+    assert api.services.methods.keys() <= rpc_table().keys()
 
 
 def test_nothing_is_loaded_before_it_is_asked_for() -> None:
