@@ -18,22 +18,15 @@ _TYPES: Mapping[str, str] = MappingProxyType(
     {"V2": "v2", "V3": "v3", "V4": "v4", "V5LITE_POD": "v5e", "V5P": "v5p", "V6E": "v6e"}
 )
 
-# The versions on https://cloud.google.com/tpu/docs/runtimes, and older ones from public recipes.
-_RUNTIMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "tpu-ubuntu2204-base": (),
-        "tpu-vm-base": (),
-        "v2-alpha": ("v2", "v3"),
-        "v2-alpha-pod": ("v2", "v3"),
-        "tpu-vm-v4-base": ("v4",),
-        "v2-alpha-tpuv4": ("v4",),
-        "v2-alpha-tpuv4-pod": ("v4",),
-        "v2-tpuv5-litepod": ("v5e",),
-        "v2-alpha-tpuv5-lite": ("v5e",),
-        "v2-alpha-tpuv5": ("v5p",),
-        "v2-alpha-tpuv6e": ("v6e",),
-    }
-)
+RUNTIME_VERSIONS = (
+    "tpu-ubuntu2204-base tpu-vm-base v2-alpha v2-alpha-pod tpu-vm-v4-base v2-alpha-tpuv4 v2-alpha-tpuv4-pod "
+    "v2-tpuv5-litepod v2-alpha-tpuv5-lite v2-alpha-tpuv5 v2-alpha-tpuv6e"
+).split()
+"""The runtime versions on https://cloud.google.com/tpu/docs/runtimes, and older ones from public recipes.
+
+Those for TensorFlow and PyTorch are not among them.
+"""
+
 # The form of releases (alpha or nightly), with the generation, and -pod for several hosts. Whether the service refuses
 # -pod for one host, or its absence for several, is not documented; the service's own examples have both.
 _RELEASES = re.compile(r"v2-(?:alpha|nightly[0-9]*)(?:-tpu(?P<generation>v4|v5-lite|v5|v6e))?(?:-pod)?")
@@ -47,11 +40,6 @@ _FRAMEWORKS = re.compile(r"tpu-vm-(?:tf|pt|v4-pt)-[0-9]+\.[0-9]+(?:\.[0-9]+)?(?:
 def accelerator_types() -> list[str]:
     """Returns the accelerator types in the service's spelling."""
     return [f"{_spelled(g.name)}-{size}" for g in GENERATIONS for size, _ in g.sizes]
-
-
-def runtime_versions() -> list[str]:
-    """Returns the runtime versions with fixed names; those for TensorFlow and PyTorch are not among them."""
-    return list(_RUNTIMES)
 
 
 def check_zone(zone: str) -> None:
@@ -100,7 +88,7 @@ def config_of(slice_: Slice) -> dict[str, str]:
 def check_runtime(version: str, slice_: Slice) -> None:
     """Raises ApiError for a runtime version that does not exist, or that is for other generations."""
     generation = slice_.generation.name
-    fits = [name for name, of in _RUNTIMES.items() if not of or generation in of]
+    fits = [name for name in RUNTIME_VERSIONS if generation in (_generations_of(name) or (generation,))]
     if not version:
         raise invalid_argument(f"Runtime version must be specified, such as {fits[0]}")
     of = _generations_of(version)
@@ -113,8 +101,8 @@ def check_runtime(version: str, slice_: Slice) -> None:
 
 def _generations_of(version: str) -> tuple[str, ...] | None:
     """Returns the generations of a runtime version: empty for all, None if the version does not exist."""
-    if version in _RUNTIMES:
-        return _RUNTIMES[version]
+    if version == "v2-tpuv5-litepod":
+        return ("v5e",)
     if found := _RELEASES.fullmatch(version):
         return _OF_RELEASES[found["generation"]]
     if _BASES.fullmatch(version) or _FRAMEWORKS.fullmatch(version):

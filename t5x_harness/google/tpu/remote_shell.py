@@ -24,7 +24,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -77,13 +77,9 @@ class Server:
         Exits if the worker cannot be reached.
         """
         body = json.dumps({"address": address, "user": user, "command": command}).encode()
-        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            headers = {"Authorization": f"Bearer {self.token.read_text()}", "Content-Type": "application/json"}
-            request = urllib.request.Request(f"{self.url}/_{PACKAGE}/tpu/worker", body, headers)
-            with direct.open(request, timeout=60) as answer:
-                found: dict[str, Any] = json.load(answer)
-                return found
+            found: dict[str, Any] = self._ask(f"/_{PACKAGE}/tpu/worker", body, {"Content-Type": "application/json"})
+            return found
         except urllib.error.HTTPError as error:
             with contextlib.suppress(ValueError, KeyError):
                 _end(json.load(error)["error"]["message"])
@@ -93,48 +89,32 @@ class Server:
 
     def meet_project(self, project: str) -> None:
         """Asks for a project, which adds it to the list of projects."""
-        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with contextlib.suppress(OSError, ValueError):
-            headers = {
-                "Authorization": f"Bearer {self.token.read_text()}",
-                "Host": "cloudresourcemanager.googleapis.com",
-            }
-            request = urllib.request.Request(f"{self.url}/v1/projects/{project}", headers=headers)
-            direct.open(request, timeout=60).close()
+            self._ask(f"/v1/projects/{project}", None, {"Host": "cloudresourcemanager.googleapis.com"})
+
+    def _ask(self, path: str, body: bytes | None, headers: Mapping[str, str]) -> Any:
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        named = {"Authorization": f"Bearer {self.token.read_text()}", **headers}
+        with direct.open(urllib.request.Request(self.url + path, body, named), timeout=60) as answer:
+            return json.load(answer)
 
 
-@dataclasses.dataclass
-class Arguments:
-    """The arguments of ``ssh`` or ``scp``.
+def read_arguments(program: str, arguments: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+    """Parses the arguments of ``ssh`` or ``scp``. For ``ssh``, options may follow the host, before the command.
 
-    Attributes:
-      options: the options with their values, which may be empty.
-      words: the other arguments: the host and the command for ``ssh``, the files for ``scp``.
+    Returns:
+      The options with their values, which may be empty, and the other arguments: the host and the command for ``ssh``,
+      the files for ``scp``.
+
+    Raises:
+      getopt.GetoptError: an option does not exist.
     """
-
-    options: list[tuple[str, str]]
-    words: list[str]
-
-    @classmethod
-    def read(cls, program: str, arguments: Sequence[str]) -> Arguments:
-        """Parses arguments. For ``ssh``, options may follow the host, and the command comes after them.
-
-        Raises:
-          getopt.GetoptError: an option does not exist.
-        """
-        read = getopt.getopt if program == "ssh" else getopt.gnu_getopt
-        options, words = read(list(arguments), _OPTIONS[program])
-        if program == "ssh" and words:
-            more, command = getopt.getopt(words[1:], _OPTIONS[program])
-            options, words = options + more, [words[0], *command]
-        return cls([(name[1:], value) for name, value in options], words)
-
-    def value(self, option: str) -> str:
-        """Returns the last value of an option, or an empty string."""
-        return dict(self.options).get(option, "")
-
-    def has(self, option: str) -> bool:
-        return option in dict(self.options)
+    read = getopt.getopt if program == "ssh" else getopt.gnu_getopt
+    options, words = read(list(arguments), _OPTIONS[program])
+    if program == "ssh" and words:
+        more, command = getopt.getopt(words[1:], _OPTIONS[program])
+        options, words = options + more, [words[0], *command]
+    return [(name[1:], value) for name, value in options], words
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
@@ -151,13 +131,13 @@ def main(arguments: Sequence[str]) -> NoReturn:
             _init(server, own, given)
         _become_real(program, own, given)
     try:
-        parsed = Arguments.read(program, given)
+        options, words = read_arguments(program, given)
     except getopt.GetoptError:  # the real program explains it
         _become_real(program, own, given)
-    if program == "ssh" and parsed.words and _is_emulated(parsed.words[0].rpartition("@")[2]):
-        _log_in(server, parsed)
-    if program == "scp" and any(_remote(word) for word in parsed.words):
-        _copy(server, parsed)
+    if program == "ssh" and words and _is_emulated(words[0].rpartition("@")[2]):
+        _log_in(server, options, words)
+    if program == "scp" and any(_remote(word) for word in words):
+        _copy(server, dict(options), words)
     _become_real(program, own, given)
 
 
@@ -193,12 +173,12 @@ def write_gcloud_configuration(folder: Path, project: str) -> None:
     (folder / "active_config").write_text("default")
 
 
-def _log_in(server: Server, parsed: Arguments) -> NoReturn:
-    user, _, host = parsed.words[0].rpartition("@")
-    command = " ".join(parsed.words[1:])
-    if forwarded := [f"-{name} {value}" for name, value in parsed.options if name in _FORWARDING]:
+def _log_in(server: Server, options: Sequence[tuple[str, str]], words: Sequence[str]) -> NoReturn:
+    user, _, host = words[0].rpartition("@")
+    command = " ".join(words[1:])
+    if forwarded := [f"-{name} {value}" for name, value in options if name in _FORWARDING]:
         _say(f"{', '.join(forwarded)}: nothing is forwarded, as the ports of a worker are this machine's own")
-    asked = host, user or parsed.value("l") or _this_user(), command
+    asked = host, user or dict(options).get("l") or _this_user(), command
     worker = server.worker(*asked)
     # Its processes may write to the homes of all TPU VMs, because one worker may log in to another.
     folders = [str(Path(worker["home"]).parents[2]), str(server.token.parent), worker["environment"].get(_CACHE)]
@@ -210,11 +190,11 @@ def _log_in(server: Server, parsed: Arguments) -> NoReturn:
     except OSError as error:
         _end(f"{host}: the home of this worker is gone ({error.strerror})")
     shell = worker["environment"]["SHELL"]
-    if parsed.has("N"):
+    if "N" in dict(options):
         while True:
             time.sleep(3600)
-    words = [shell, "-c", command] if command else [shell, "-i"] if sys.stdin.isatty() else [shell]
-    os.execve(shell, words, worker["environment"])
+    started = [shell, "-c", command] if command else [shell, "-i"] if sys.stdin.isatty() else [shell]
+    os.execve(shell, started, worker["environment"])
 
 
 def _confine(limit: int, folders: Sequence[str]) -> None:
@@ -259,9 +239,9 @@ def _allow_writing(places: Sequence[str]) -> None:
     os.close(ruleset)
 
 
-def _copy(server: Server, parsed: Arguments) -> NoReturn:
+def _copy(server: Server, options: Mapping[str, str], words: Sequence[str]) -> NoReturn:
     paths = []
-    for word in parsed.words:
+    for word in words:
         found = _remote(word)
         if found is None:
             if (other := _REMOTE.fullmatch(word)) and not os.path.exists(word):
@@ -270,7 +250,7 @@ def _copy(server: Server, parsed: Arguments) -> NoReturn:
             continue
         home = server.worker(found["host"], found["user"] or _this_user(), "")["home"]
         path = os.path.join(home, re.sub(r"^~(?=/|$)", ".", found["path"] or "."))
-        if word is parsed.words[-1]:
+        if word is words[-1]:
             own = os.path.dirname(home), *_SHARED
             if not _is_within(path, own):
                 _end(f"{word}: {os.path.realpath(path)} is this machine's own, and not the worker's: copy to its home")
@@ -278,7 +258,7 @@ def _copy(server: Server, parsed: Arguments) -> NoReturn:
                 _allow_writing(own)  # even if existing files in the home are links
         paths.append(path)
     program = shutil.which("cp") or "/bin/cp"
-    flags = [f"-{letters}" for letters, option in (("rL", "r"), ("p", "p")) if parsed.has(option)]
+    flags = [f"-{letters}" for letters, option in (("rL", "r"), ("p", "p")) if option in options]
     os.execv(program, [program, *flags, "--", *paths])
 
 

@@ -235,9 +235,9 @@ _READS: Mapping[str, Callable[[_Request], Json]] = {
     },
     "GET acceleratorTypes/*": lambda asked: asked.named("type", asked.id, checks.accelerator_types()),
     "GET runtimeVersions": lambda asked: {
-        "runtimeVersions": [asked.named("version", name, (name,)) for name in checks.runtime_versions()]
+        "runtimeVersions": [asked.named("version", name, (name,)) for name in checks.RUNTIME_VERSIONS]
     },
-    "GET runtimeVersions/*": lambda asked: asked.named("version", asked.id, checks.runtime_versions()),
+    "GET runtimeVersions/*": lambda asked: asked.named("version", asked.id, checks.RUNTIME_VERSIONS),
     "GET nodes": lambda asked: {"nodes": [asked.node(node) for node in asked.vms.list_nodes(asked.parent)]},
     "GET nodes/*": lambda asked: asked.node(asked.vms.get_node(asked.name)),
     "POST nodes/*:getGuestAttributes": _guest_attributes,

@@ -63,14 +63,12 @@ class TpuVms:
     def create_node(self, parent: str, node_id: str, given: Json) -> Json:
         """Creates a TPU VM; returns the operation."""
 
-        def create(kept: Kept) -> tuple[Json, Json]:
+        def create(kept: Kept) -> tuple[list[str], Json]:
             node = self._add_node(kept, parent, node_id, given, ready_at=self._clock() + self._pending)
             shown = self._shown(node)
-            return node, self._operation(kept, parent, node["name"], "create", node["_ready_at"], shown)
+            return [node["_folder"]], self._operation(kept, parent, node["name"], "create", node["_ready_at"], shown)
 
-        node, operation = self._kept.change(create)
-        self._workers.begin(node["_folder"])
-        return operation
+        return self._change(create, self._workers.begin)
 
     def get_node(self, name: str) -> Json:
         return self._shown(self._kept.read().node(name, self._clock()))
@@ -102,16 +100,14 @@ class TpuVms:
     def delete_node(self, name: str) -> Json:
         """Deletes a TPU VM and ends its processes; returns the operation."""
 
-        def delete(kept: Kept) -> tuple[Json, Json]:
+        def delete(kept: Kept) -> tuple[list[str], Json]:
             node = kept.node(name, self._clock())
             if owner := node.get("queuedResource"):
                 raise failed_precondition(f"{name} belongs to the queued resource {owner}: delete that one with force")
             del kept.nodes[name]
-            return node, self._operation(kept, _parent(name), name, "delete", 0, {})
+            return [node["_folder"]], self._operation(kept, _parent(name), name, "delete", 0, {})
 
-        node, operation = self._kept.change(delete)
-        self._workers.end(node["_folder"])
-        return operation
+        return self._change(delete, self._workers.end)
 
     def start_or_stop(self, name: str, verb: str) -> Json:
         """Starts or stops a TPU VM of one host; returns the operation.
@@ -120,7 +116,7 @@ class TpuVms:
           ApiError: FAILED_PRECONDITION: it has several hosts, which cannot be stopped, or is in the wrong state.
         """
 
-        def change(kept: Kept) -> tuple[Json, Json]:
+        def change(kept: Kept) -> tuple[list[str], Json]:
             node = kept.node(name, self._clock())
             state = self._shown(node)["state"]
             wanted = {"stop": "READY", "start": "STOPPED"}[verb]
@@ -129,12 +125,10 @@ class TpuVms:
             if state != wanted:
                 raise failed_precondition(f"{name} is {state}, not {wanted}: it cannot be {_done(verb)}")
             node["state"] = "STOPPED" if verb == "stop" else "READY"
-            return node, self._operation(kept, _parent(name), name, verb, 0, self._shown(node))
+            stopped = [node["_folder"]] if verb == "stop" else []
+            return stopped, self._operation(kept, _parent(name), name, verb, 0, self._shown(node))
 
-        node, operation = self._kept.change(change)
-        if verb == "stop":
-            self._workers.stop(node["_folder"])
-        return operation
+        return self._change(change, self._workers.stop)
 
     def workers_of(self, name: str) -> list[Worker]:
         """Returns the workers of a TPU VM, in order."""
@@ -171,10 +165,7 @@ class TpuVms:
             operation = self._operation(kept, parent, name, "create", 0, self._shown_queued(made))
             return [node["_folder"] for node in nodes], operation
 
-        folders, operation = self._kept.change(create)
-        for folder in folders:
-            self._workers.begin(folder)
-        return operation
+        return self._change(create, self._workers.begin)
 
     def get_queued(self, name: str) -> Json:
         return self._shown_queued(self._kept.read().queued(name))
@@ -194,10 +185,7 @@ class TpuVms:
             del kept.queue[name]
             return folders, self._operation(kept, _parent(name), name, "delete", 0, {})
 
-        folders, operation = self._kept.change(delete)
-        for folder in folders:
-            self._workers.end(folder)
-        return operation
+        return self._change(delete, self._workers.end)
 
     def get_operation(self, name: str) -> Json:
         operations = self._kept.read().operations
@@ -218,6 +206,13 @@ class TpuVms:
         self._kept.delete()
         for folder in folders:
             self._workers.end(folder)
+
+    def _change(self, change: Callable[[Kept], tuple[list[str], Json]], then: Callable[[str], None]) -> Json:
+        """Makes a change that results in folders and an operation, then calls a function with each folder."""
+        folders, operation = self._kept.change(change)
+        for folder in folders:
+            then(folder)
+        return operation
 
     def _add_node(
         self, kept: Kept, parent: str, node_id: str, given: Json, *, ready_at: float, from_: float = 0

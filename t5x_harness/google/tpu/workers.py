@@ -41,19 +41,9 @@ from t5x_harness.variables import TPU_VM_VARIABLE
 _LIMIT = 10  # RLIMIT_LOCKS
 _MAGIC = 0x1A7
 _UID_BITS, _PID_BITS = 32, 22
-_UID = re.compile(r"[0-9a-f]{8}")
+_UID = re.compile(r"[0-9a-f]{8}")  # a TPU VM's uid, which is also the name of its folder
 _POLL_SECONDS = 0.05
 _MOST_POLLS = 100
-
-
-def is_uid(name: str) -> bool:
-    """Returns whether a name is a TPU VM's uid, which is also the name of its folder."""
-    return _UID.fullmatch(name) is not None
-
-
-def limit_of(uid: str) -> int:
-    """Returns the limit that marks processes of a TPU VM as started by this server."""
-    return (_MAGIC << _PID_BITS | os.getpid()) << _UID_BITS | int(uid, 16)
 
 
 def end_processes(folder: Path) -> None:
@@ -249,8 +239,8 @@ class Workers:
         return {**seen, "PATH": os.pathsep.join(map(str, first)), **self._settings.options.job_environment}
 
     def limit(self, worker: Worker) -> int:
-        """Returns the resource limit that marks a worker's processes."""
-        return limit_of(self._vm(worker.folder).name)
+        """Returns the resource limit that marks a worker's processes as started by this server."""
+        return (_MAGIC << _PID_BITS | os.getpid()) << _UID_BITS | int(self._vm(worker.folder).name, 16)
 
     def folder(self, uid: str) -> str:
         """Returns the folder of a new TPU VM."""
@@ -290,9 +280,10 @@ class Workers:
         server of this user, and no other user can write to it.
         """
         named = Path(folder)
-        own = self._folder / (named.name if is_uid(named.name) else f"{zlib.crc32(os.fsencode(folder)):08x}")
+        has_uid = _UID.fullmatch(named.name) is not None
+        own = self._folder / (named.name if has_uid else f"{zlib.crc32(os.fsencode(folder)):08x}")
         with contextlib.suppress(OSError):
-            if own != named and is_uid(named.name) and (named / _MARK).is_dir():
+            if own != named and has_uid and (named / _MARK).is_dir():
                 return named if named.resolve() == named and not foreign_folder(named) else own
         return own
 

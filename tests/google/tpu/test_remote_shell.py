@@ -20,7 +20,7 @@ from cloud_tpu import ZONE, CloudTpu, has_ended
 
 from t5x_harness.google.environment import with_programs
 from t5x_harness.google.session import EmulatedCloud
-from t5x_harness.google.tpu.remote_shell import Arguments
+from t5x_harness.google.tpu.remote_shell import read_arguments
 
 Shell = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -363,4 +363,4 @@ def test_what_is_not_emulated_is_named(tpu: Any) -> None:
     ],
 )
 def test_arguments(program: str, words: str, options: list[tuple[str, str]], left: str) -> None:
-    assert Arguments.read(program, words.split()) == Arguments(options, left.split())
+    assert read_arguments(program, words.split()) == (options, left.split())

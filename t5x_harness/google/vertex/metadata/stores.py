@@ -171,7 +171,11 @@ def _system_schemas() -> Iterator[Any]:
     """Yields the schemas of every store, without names."""
     for kind, titles in ((ARTIFACT, _ARTIFACTS), (EXECUTION, _EXECUTIONS), (CONTEXT, _CONTEXTS)):
         for title in titles:
-            yield _Schema(schema_version=_VERSION_OF_ALL, schema=_text(title), schema_type=_type_of(kind))
+            schema: dict[str, Any] = {"title": title, "type": "object"}
+            if properties := _PROPERTIES.get(title):
+                schema["properties"] = {name: {"type": of} for name, of in properties.items()}
+            text = yaml.safe_dump(schema, sort_keys=False)
+            yield _Schema(schema_version=_VERSION_OF_ALL, schema=text, schema_type=_type_of(kind))
 
 
 def _type_of(kind: ResourceKind) -> int:
@@ -184,15 +188,6 @@ def schema_id(title: str, version: str) -> str:
     namespace, _, name = title.partition(".")
     words = _BEFORE_A_WORD.split(name)
     return "-".join([namespace, *words, "v" + version.replace(".", "-")]).lower().replace("_", "-")
-
-
-def _text(title: str) -> str:
-    lines = [f"title: {title}", "type: object"]
-    if properties := _PROPERTIES.get(title):
-        lines.append("properties:")
-        for name, kind in properties.items():
-            lines += [f"  {name}:", f"    type: {kind}"]
-    return "\n".join(lines) + "\n"
 
 
 def violations(schema: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[str]:

@@ -185,10 +185,10 @@ class RedisStore:
                 return False
             last = pipe.scard(_SET + key) == 1
             pipe.multi()
-            pipe.srem(_SET + key, member)
             if last:
-                pipe.hdel(_KINDS, key)
-                pipe.zrem(_INDEX, key)
+                _forget(pipe, key)
+            else:
+                pipe.srem(_SET + key, member)
             return True
 
         return bool(self._transaction(key, discard))
