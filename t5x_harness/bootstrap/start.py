@@ -36,7 +36,7 @@ def start() -> None:
 
         write_cache_entries_atomically()
         # Every mode of T5X imports this module, after JAX and before making anything.
-        after_import("t5x.partitioning", lambda module: _set_up(module, slice_name, is_brief))
+        after_import("t5x.partitioning", lambda _: _set_up(slice_name, is_brief))
     if os.environ.get(TPU_NUMERICS_VARIABLE) == "1":  # the format that exec writes
         after_import("jax", _round_as_a_tpu)
     if is_brief or os.environ.get(POD_VARIABLE):
@@ -112,12 +112,12 @@ def _report_steps(trainer: ModuleType) -> None:
     report_steps(trainer, report)
 
 
-def _set_up(partitioning: ModuleType, slice_name: str | None, is_brief: bool) -> None:
+def _set_up(slice_name: str | None, is_brief: bool) -> None:
     if slice_name:
         from t5x_harness.slices.slice import get_slice
-        from t5x_harness.upstream.t5x import emulate_slice
+        from t5x_harness.upstream.t5x import install_mesh
 
-        emulate_slice(partitioning, get_slice(slice_name))
+        install_mesh(get_slice(slice_name))
     if is_brief:
         from t5x_harness.upstream import autograph
         from t5x_harness.upstream.short_run import configure_for_short_run

@@ -18,7 +18,7 @@ import numpy as np
 
 from t5x_harness.standins.pieces import WORDS
 from t5x_harness.standins.rows import USUAL_SPLITS
-from t5x_harness.upstream.tfds import list_length, made_splits, source_of_splits, use_examples
+from t5x_harness.upstream.seqio import list_length, made_splits, source_of_splits, use_examples
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds

@@ -125,7 +125,7 @@ LIBRARIES = (
     ),
     Library(
         "tensorflow-datasets",
-        "t5x_harness/upstream/tfds.py",
+        "t5x_harness/upstream/seqio.py",
         {
             "tensorflow_datasets/core/dataset_builder.py": "_log_download_bytes _log_download_done _split_generators",
             "tensorflow_datasets/core/features/sequence_feature.py": "_length",

@@ -58,36 +58,23 @@ def install_mesh(slice: Slice, data_positions: int | None = None, devices: Seque
       slice: the slice.
       data_positions: the number of first positions along the mesh's data axis to keep; None for all.
       devices: devices to use instead of CPU devices, in the order of the slice's.
-    """
-    emulate = functools.partial(emulate_slice, slice_=slice, data_positions=data_positions, devices=devices)
-    after_import("t5x.partitioning", emulate)
-
-
-def emulate_slice(
-    partitioning: ModuleType,
-    slice_: Slice,
-    data_positions: int | None = None,
-    devices: Sequence[Any] | None = None,
-) -> None:
-    """Makes ``t5x.partitioning`` build a slice's mesh; a slice that was emulated earlier is replaced.
-
-    Args:
-      partitioning: the imported module.
-      slice_: the slice that it sees.
-      data_positions: the number of first positions along a mesh's data axis to keep; None for all.
-      devices: devices to use instead of CPU devices, in the order of the slice's.
 
     Raises:
-      T5XLacks: it has no such functions, as in a fork with other partitioners.
+      T5XLacks: the module has no such functions, as in a fork with other partitioners. Its import may raise it, too.
     """
-    from t5x_harness.slices.emulated_mesh import SliceView
 
-    functions = {name: _find(partitioning, name, "has T5X build the mesh of a TPU slice") for name in MESH_FUNCTIONS}
-    for name, function in functions.items():
-        original = getattr(function, _ORIGINAL, function)
-        seen = SliceView(original, slice_, data_positions, devices).wrapped(original)
-        seen.__dict__[_ORIGINAL] = original
-        setattr(partitioning, name, seen)
+    def emulate(partitioning: ModuleType) -> None:
+        from t5x_harness.slices.emulated_mesh import SliceView
+
+        purpose = "has T5X build the mesh of a TPU slice"
+        functions = {name: _find(partitioning, name, purpose) for name in MESH_FUNCTIONS}
+        for name, function in functions.items():
+            original = getattr(function, _ORIGINAL, function)
+            seen = SliceView(original, slice, data_positions, devices).wrapped(original)
+            seen.__dict__[_ORIGINAL] = original
+            setattr(partitioning, name, seen)
+
+    after_import("t5x.partitioning", emulate)
 
 
 def before_restoring(utils: ModuleType, prepare: Callable[[str, Mapping[str, Any]], None]) -> None:

@@ -86,15 +86,6 @@ def test_without_an_end_the_live_beams_are_given(limit: dict[str, float], steps:
     np.testing.assert_allclose(scores[0, -1], language.log_prob(sequences[0, -1][:steps]), rtol=1e-4)
 
 
-def test_a_search_starts_with_one_live_beam() -> None:
-    state = decoding.beam_init(2, 3, 5, LANGUAGE.cache(2))
-    np.testing.assert_array_equal(state.live_logprobs, [[0, -1e7, -1e7]] * 2)
-    np.testing.assert_array_equal(state.finished_scores, np.full((2, 3), -1e7))
-    assert state.live_seqs.shape == state.finished_seqs.shape == (2, 3, 5)
-    assert state.cache["layer"]["before"].shape == (2, 3)
-    assert state.cache["layer"]["cache_index"].shape == ()
-
-
 def test_the_most_steps_can_be_read_from_the_loop() -> None:
     """The loop's condition contains "less than the length", as T5X's does."""
 
@@ -157,13 +148,6 @@ def test_gathering_caches_leaves_shared_entries_alone(one_hot: bool, offset: int
     assert picked["cached_bias"].shape == (9,)
 
 
-def test_best_beams_come_last() -> None:
-    scores = jnp.array([[0.5, -1.0, 2.0], [3.0, 1.0, 2.0]])
-    kept, kept_scores = decoding.gather_topk_beams((jnp.asarray(X), scores), scores, 2, 2)
-    np.testing.assert_array_equal(kept_scores, [[0.5, 2.0], [2.0, 3.0]])
-    np.testing.assert_array_equal(kept, np.stack([X[0, [0, 2]], X[1, [2, 0]]]))
-
-
 @pytest.mark.parametrize("frozen", [True, False])
 @pytest.mark.parametrize("with_index", [True, False])
 def test_caches_are_mapped_in_their_own_type(frozen: bool, with_index: bool) -> None:
@@ -183,8 +167,3 @@ def test_two_stage_top_k_finds_the_largest_and_of_equals_the_first(shape: tuple[
     expected = np.argsort(-x, axis=1, kind="stable")[:, :3]
     np.testing.assert_array_equal(positions, expected)
     np.testing.assert_array_equal(values, np.take_along_axis(x, expected, 1))
-
-
-def test_brevity_penalty_grows_with_length() -> None:
-    np.testing.assert_allclose(decoding.brevity_penalty(0.6, jnp.array([1, 7])), [1.0, 2**0.6], rtol=1e-6)
-    assert decoding.brevity_penalty(0.0, 99) == 1.0

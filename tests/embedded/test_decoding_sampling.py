@@ -56,38 +56,6 @@ def test_nothing_follows_the_end_token() -> None:
         assert not np.any(after)
 
 
-def first_tokens(**kwargs: Any) -> np.ndarray:
-    """Returns the frequencies of the first token."""
-    sequences, _ = sample(np.zeros((1, 2), np.int32), num_decodes=4000, decode_rng=jax.random.PRNGKey(7), **kwargs)
-    return np.bincount(sequences[0, :, 0], minlength=LANGUAGE.size) / 4000
-
-
-def truncated(kept: int, temperature: float = 1.0) -> np.ndarray:
-    probs = np.exp(LANGUAGE.log_probs(temperature)[0, 0])
-    probs[np.argsort(-probs)[kept:]] = 0
-    return probs / probs.sum()
-
-
-@pytest.mark.parametrize(
-    ("how", "expected"),
-    [
-        ({"topk": 0, "temperature": 2.0}, truncated(6, 2.0)),
-        ({"topk": 99}, truncated(6)),
-        ({"topk": 2, "temperature": 4.0}, truncated(2, 4.0)),
-    ],
-    ids=str,
-)
-def test_tokens_come_as_often_as_they_are_likely(how: dict[str, Any], expected: np.ndarray) -> None:
-    np.testing.assert_allclose(first_tokens(**how), expected, atol=0.025)
-
-
-def test_nucleus_sampling_keeps_the_fewest_tokens_that_reach_p() -> None:
-    cumulative = np.cumsum(np.sort(truncated(6))[::-1])
-    for kept in (1, 3):
-        p = float(cumulative[kept - 1] - 0.01)
-        np.testing.assert_allclose(first_tokens(topk=0, topp=p), truncated(kept), atol=0.025)
-
-
 def test_prompts_can_have_temperatures_of_their_own() -> None:
     sequences, log_probs = sample(NO_PROMPT, num_decodes=1, topk=0, temperature=jnp.array([0.0, 50.0]))
     assert sequences[0, 0].tolist() == LANGUAGE.greedy(6)

@@ -107,15 +107,6 @@ def test_shapes_become_zeros_of_the_same_metric() -> None:
     assert defined["rate"].duration is None
 
 
-def test_metrics_pass_through_compiled_loops() -> None:
-    def add(carry, x):
-        return carry.merge(metrics.AveragePerStep.from_model_output(x)), None
-
-    start = metrics.AveragePerStep(total=jnp.array(0.0), steps=0)
-    total, _ = jax.jit(lambda xs: jax.lax.scan(add, start, xs))(jnp.arange(5.0))
-    assert (total.total, total.steps, total.compute()) == (10.0, 5, 2.0)
-
-
 RNG = np.random.RandomState(0)
 LOGITS = jnp.asarray(RNG.randn(2, 4, 3), jnp.float32)
 RIGHT = jnp.argmax(LOGITS, -1)
@@ -171,28 +162,6 @@ def test_what_is_not_known_is_not_reported() -> None:
     assert not [name for name in got if "z_loss" in name or "cross_ent" in name or "effective" in name]
     assert got["accuracy"] == 5 / 8
     assert got["non_padding_fraction/loss_weights"] == 1.0
-
-
-def test_metrics_of_micro_batches_add_up() -> None:
-    half = models.compute_base_metrics(LOGITS, TARGETS, MASK, jnp.array(10.0), jnp.array(4.0), SEGMENTS)
-    both = {name: metric.merge(half[name]) for name, metric in half.items()}
-    got = computed(metrics_lib.set_step_metrics_num_steps(both, 1))
-    assert got["loss"] == 20.0
-    assert got["effective_batch_size/decoder"] == 8.0
-    assert got["loss_per_all_target_tokens"] == 10 / 8
-    assert got["timing/seqs_per_second"] == 2.0
-
-
-@pytest.mark.parametrize(
-    ("segment_ids", "count"),
-    [
-        ([[1, 1, 2, 3]], 3),
-        ([[1, 1, 2, 0]], 2),
-        ([[1, 2, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0]], 3),
-    ],
-)
-def test_packed_examples_are_counted(segment_ids: list[list[int]], count: int) -> None:
-    assert models.count_packed_examples(jnp.array(segment_ids)) == count
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")

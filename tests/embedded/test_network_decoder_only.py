@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from language_model import BATCH, DECODERS, IS_TARGET, TARGETS
 from recorded import REFERENCE, parameter_differences
+from t5x import models
 from t5x.examples.decoder_only import layers, network
 
 RECORD = json.loads((REFERENCE / "decoder_only.json").read_text())
@@ -45,7 +46,6 @@ def test_learns_and_scores_as_recorded(name: str) -> None:
     np.testing.assert_allclose(language_model.score(model, params), RECORD[name]["scores"], rtol=1e-4)
 
 
-@pytest.mark.journey
 @pytest.mark.parametrize(("name", "decoder"), [*(("prefix", decoder) for decoder in DECODERS), ("causal", "beam")])
 def test_predicts_as_recorded(name: str, decoder: str) -> None:
     model, _, params = trained(name)
@@ -107,3 +107,26 @@ def test_position_biases_are_kept_for_decoding_and_for_one_length_and_direction(
         biases.apply(kept, 3, 3, True, decode=True)
     with pytest.raises(ValueError, match=r"cannot be enabled during init.* biases kept would be those of parameters"):
         biases.init(jax.random.PRNGKey(0), 3, 3, False, decode=True)
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+def test_prefix_language_models_need_to_know_where_the_inputs_are() -> None:
+    batch = {name: BATCH[name] for name in ("decoder_input_tokens", "decoder_target_tokens")}
+    with pytest.raises(ValueError, match=r"'decoder_causal_attention', but the batch has only \['decoder_input_tok"):
+        language_model.make_model(prefix=True).eval_fn({}, batch)
+    with pytest.raises(ValueError, match=r"task_feature_lengths must name both 'inputs' and 'targets'"):
+        language_model.make_model(prefix=False).predict_batch({}, batch)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "length", "expected"),
+    [
+        ([1, 2, 3, 4, 5, 6, 7, 0], 3, [4, 5, 6, 7, 0, 0, 0, 0]),
+        ([6, 7, 8, 0], 0, [6, 7, 8, 0]),
+        ([6, 7, 8, 9], 4, [0, 0, 0, 0]),
+    ],
+)
+def test_prefixes_are_removed(sequence: list[int], length: int, expected: list[int]) -> None:
+    assert models.remove_prefix(jnp.array([sequence]), jnp.array([length])).tolist() == [expected]
+    several = models.remove_prefix(jnp.array([[sequence, sequence]]), jnp.array([length]))
+    assert several.tolist() == [[expected, expected]]

@@ -99,16 +99,6 @@ def test_every_flag_of_t5x_is_known(programs: Any) -> None:
 
 
 @pytest.mark.journey
-def test_goes_on_from_a_checkpoint_that_t5x_wrote(programs: Any, config: list[str], t5x_checkpoint: Path) -> None:
-    """The numbers are T5X's own, for one step from the same checkpoint, with the data read from its beginning."""
-    assert programs.run("t5x.train", *config, "--gin.TRAIN_STEPS=9")[0] == 0
-    scalars = programs.call("scalars", folder="model")
-    assert scalars["train"]["loss"] == {"9": pytest.approx(203.37452697753906, rel=1e-4)}
-    assert scalars["training_eval/ref_reverse"]["loss"] == {"9": pytest.approx(337.6026916503906, rel=1e-4)}
-    assert sorted(path.name for path in t5x_checkpoint.glob("checkpoint_*")) == ["checkpoint_8", "checkpoint_9"]
-
-
-@pytest.mark.journey
 def test_an_interrupted_training_ends_as_if_it_had_not_been(programs: Any, config: list[str]) -> None:
     """It is killed at its seventh step. The position in the data is also restored from checkpoint_4."""
     flags = [*config, "--gin.utils.SaveCheckpointConfig.save_dataset=True"]

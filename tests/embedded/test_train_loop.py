@@ -44,11 +44,6 @@ def test_everything_that_is_on_happens_at_the_end_and_at_its_period() -> None:
     }
 
 
-def test_periods_count_from_the_first_step_of_the_run() -> None:
-    happened = walk(Schedule(3, 12, Periods(save=4), stats_period=None))
-    assert happened["save"] == happened["metrics"] == [7, 11, 12]
-
-
 def test_without_periods_the_run_is_one_epoch() -> None:
     assert walk(Schedule(0, 7, Periods(), stats_period=None))["metrics"] == [7]
     assert walk(Schedule(0, 7, Periods(), stats_period=3))["metrics"] == [3, 6, 7]

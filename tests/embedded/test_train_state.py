@@ -100,10 +100,6 @@ def test_an_inference_state_takes_a_training_state_without_its_optimizer() -> No
         _ = restored.param_states
 
 
-def test_both_states_are_train_states() -> None:
-    assert isinstance(state(), train_state.TrainState)
-
-
 SPEC = {"driver": "zarr", "kvstore": {"driver": "file", "path": "a"}, "metadata": {"shape": [2]}}
 NAMES = st.sampled_from(["a", "b", "c", "enc", "dec"])
 FLAT = st.dictionaries(st.tuples(NAMES, NAMES, NAMES), st.integers(), max_size=8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import re
 import types
@@ -29,16 +28,6 @@ def test_assignment_map_becomes_the_first_transformation() -> None:
     renaming, last = cfg.state_transformation_fns
     assert renaming.keywords == {"assignment_map": [(r"(.*)", r"\1")]}
     assert last is other
-
-
-def test_defaults_are_t5xs() -> None:
-    save, restore = utils.SaveCheckpointConfig(), utils.RestoreCheckpointConfig("x")
-    for cfg in (save, restore):
-        assert cfg.checkpointer_cls is checkpoints.Checkpointer
-        assert cfg.checkpoint_manager_cls is checkpoints.OrbaxCheckpointManagerInterface
-    assert save.state_transformation_fns == []
-    assert save.state_transformation_fns is not utils.SaveCheckpointConfig().state_transformation_fns
-    assert dataclasses.astuple(utils.CheckpointConfig()) == (None, None)
 
 
 STATE_SHAPE = object()

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
 
 from t5x_harness.slices.slice import get_slice
+from t5x_harness.system.after_import import AfterImport
 from t5x_harness.upstream.t5x import (
     MESH_FUNCTIONS,
     T5XLacks,
     before_finalizing,
     before_restoring,
     count_batches,
-    emulate_slice,
+    install_mesh,
     report_steps,
 )
 
@@ -27,18 +29,26 @@ def module(name: str, **names: Any) -> types.ModuleType:
     return made
 
 
-def test_a_fork_without_a_mesh_function_is_refused_by_its_name_and_place() -> None:
+@pytest.fixture
+def in_use(monkeypatch: pytest.MonkeyPatch) -> Callable[[types.ModuleType], None]:
+    """Makes a module the imported ``t5x.partitioning``, for which no callback stays behind."""
+    others = [finder for finder in sys.meta_path if not isinstance(finder, AfterImport)]
+    monkeypatch.setattr(sys, "meta_path", others)
+    return lambda partitioning: monkeypatch.setitem(sys.modules, "t5x.partitioning", partitioning)
+
+
+def test_a_fork_without_a_mesh_function_is_refused_by_its_name_and_place(in_use: Any) -> None:
     for missing in MESH_FUNCTIONS:
-        fork = module("t5x.partitioning", **{name: print for name in MESH_FUNCTIONS if name != missing})
+        in_use(module("t5x.partitioning", **{name: print for name in MESH_FUNCTIONS if name != missing}))
         with pytest.raises(T5XLacks) as refused:
-            emulate_slice(fork, get_slice("v3-8"))
+            install_mesh(get_slice("v3-8"))
         assert str(refused.value) == (
             f"the T5X in use (/fork/t5x/module.py) has no t5x.partitioning.{missing}, through which the harness has "
             "T5X build the mesh of a TPU slice"
         )
 
 
-def test_a_slice_takes_the_place_of_the_one_before() -> None:
+def test_a_slice_takes_the_place_of_the_one_before(in_use: Any) -> None:
     pytest.importorskip("jax")
     program = (
         "import jax\ndef get_mesh(): return jax.device_count()\ndefault_mesh = with_sharding_constraint = get_mesh"
@@ -46,8 +56,9 @@ def test_a_slice_takes_the_place_of_the_one_before() -> None:
     partitioning = module("t5x.partitioning")
     exec(program, vars(partitioning))
     original = partitioning.get_mesh
+    in_use(partitioning)
     for name in ("v3-8", "v2-32"):
-        emulate_slice(partitioning, get_slice(name))
+        install_mesh(get_slice(name))
         assert partitioning.get_mesh() == get_slice(name).num_devices
         assert partitioning.get_mesh.__wrapped__ is original
 

@@ -138,7 +138,8 @@ def _json(value: Any) -> bytes:
 
 ARTIFACTS = "artifactregistry.googleapis.com"
 ANALYSIS = "containeranalysis.googleapis.com"
-_REGISTRIES = ("gcr.io", ".pkg.dev")
+REGISTRIES = ("gcr.io", ".pkg.dev")
+"""The ends of the hosts of registries."""
 
 _DOCKER = re.compile(r"/v2/(?P<name>.+)/(?P<kind>manifests|blobs|tags)/(?P<reference>[^/]+)")
 _REPOSITORY = re.compile(
@@ -150,11 +151,6 @@ _OCCURRENCES = re.compile(r"/v1(?:beta1|alpha1)?/projects/[^/]+/occurrences(?::v
 _READS = ("GET", "HEAD")
 # It is not known when an image was declared, but clients want a time.
 _EPOCH = "1970-01-01T00:00:00Z"
-
-
-def is_registry(host: str) -> bool:
-    """Returns whether a host is a registry of images."""
-    return host.endswith(_REGISTRIES)
 
 
 class ImageService:

@@ -15,8 +15,12 @@ _LONGEST_TRAILERS = 1 << 16
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r?\n")
 
 
-class NotChunked(Exception):
-    """The data is not a chunked body; the message says why."""
+class BadRequest(Exception):
+    """The data is not an HTTP/1.1 request, or is one that is not supported."""
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason)
+        self.status = status
 
 
 class Chunks:
@@ -30,7 +34,7 @@ class Chunks:
         self._trailers = -1  # the size of the lines after the last chunk; -1 before it
 
     def feed(self, data: bytes) -> tuple[list[bytes], bytes]:
-        """Decodes the next bytes; returns pieces of the body, and the bytes after its end."""
+        """Decodes the next bytes; returns pieces of the body, and the bytes after its end. Raises BadRequest."""
         pieces: list[bytes] = []
         at, end = 0, len(data)
         while at < end and not self.over:
@@ -43,7 +47,7 @@ class Chunks:
             newline = data.find(b"\n", at)
             line = self._line + data[at : end if newline < 0 else newline + 1]
             if len(line) > _LONGEST_LINE:
-                raise NotChunked(f"a line of more than {_LONGEST_LINE} bytes between its chunks")
+                raise BadRequest(f"a line of more than {_LONGEST_LINE} bytes between its chunks")
             if newline < 0:
                 self._line = line
                 break
@@ -57,15 +61,15 @@ class Chunks:
             self.over = is_empty
             self._trailers += len(line)
             if self._trailers > _LONGEST_TRAILERS:
-                raise NotChunked(f"trailers of more than {_LONGEST_TRAILERS} bytes")
+                raise BadRequest(f"trailers of more than {_LONGEST_TRAILERS} bytes")
         elif self._ends_chunk:
             if not is_empty:
-                raise NotChunked("a chunk is longer than it says")
+                raise BadRequest("a chunk is longer than it says")
             self._ends_chunk = False
         else:
             size = _SIZE.fullmatch(line)
             if size is None:
-                raise NotChunked("a chunk does not begin with its size")
+                raise BadRequest("a chunk does not begin with its size")
             self._left = int(size[1], 16)
             self._ends_chunk = bool(self._left)
             self._trailers = -1 if self._left else 0
@@ -84,14 +88,6 @@ def drop_identity(head: bytes) -> bytes:
 
 
 _LONGEST_NUMBER = 18  # digits: enough for the bytes of any disk
-
-
-class BadRequest(Exception):
-    """The data is not an HTTP/1.1 request, or is one that is not supported."""
-
-    def __init__(self, reason: str, status: int = 400) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 class RequestParser:
@@ -124,10 +120,7 @@ class RequestParser:
         if self.over or not data:
             return [], data
         if self._chunks is not None:
-            try:
-                pieces, data = self._chunks.feed(data)
-            except NotChunked as error:
-                raise BadRequest(str(error)) from None
+            pieces, data = self._chunks.feed(data)
             self.over = self._chunks.over
             return pieces, data
         piece = data[: self._left]  # data itself, without a copy, if all of it belongs to the body

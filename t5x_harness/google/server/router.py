@@ -156,7 +156,7 @@ def front(
             return await tpu.answer(scope, receive, send)
         if name == tpu_service.COMPUTE_HOST and await tpu_service.answer_compute(scope, send):
             return None
-        if image_service.is_registry(name):
+        if name.endswith(image_service.REGISTRIES):
             return await images.answer_registry(scope, name, send)
         if name == image_service.ARTIFACTS:
             return await images.answer_artifacts(scope, send)

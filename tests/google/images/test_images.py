@@ -40,30 +40,25 @@ def catalog() -> Catalog:
         ("gcr.io/p/nested/evaluator", "latest", ("latest",)),
         ("us-docker.pkg.dev/p/r/t5x", "latest", ("latest",)),
         ("eu.gcr.io/q/anything", "x", ("latest", "x")),
+        ("gcr.io/p/trainer", "3", None),
+        ("gcr.io/p/trainer", "sha256:" + "0" * 64, None),
+        ("gcr.io/p/train", "1", None),
+        ("us-docker.pkg.dev/p/r/t5x", "v1", None),
+        ("gcr.io/p/nested", "latest", None),
     ],
 )
-def test_what_a_glob_stands_for_is_there(catalog: Catalog, name: str, reference: str, tags: tuple[str, ...]) -> None:
+def test_only_what_a_glob_stands_for_is_there(
+    catalog: Catalog, name: str, reference: str, tags: tuple[str, ...] | None
+) -> None:
     image = catalog.find(name, reference)
-    assert image is not None
+    if image is None:
+        assert tags is None
+        return
     assert image.tags == tags
     assert catalog.find(name, image.digest) is not None
     manifest = json.loads(image.manifest)
     assert manifest["config"]["digest"] == digest_of(image.config)
     assert image.digest == digest_of(image.manifest)
-
-
-@pytest.mark.parametrize(
-    ("name", "reference"),
-    [
-        ("gcr.io/p/trainer", "3"),
-        ("gcr.io/p/trainer", "sha256:" + "0" * 64),
-        ("gcr.io/p/train", "1"),
-        ("us-docker.pkg.dev/p/r/t5x", "v1"),
-        ("gcr.io/p/nested", "latest"),
-    ],
-)
-def test_everything_else_is_not(catalog: Catalog, name: str, reference: str) -> None:
-    assert catalog.find(name, reference) is None
 
 
 def test_names_have_digests_of_their_own(catalog: Catalog) -> None:

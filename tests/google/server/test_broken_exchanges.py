@@ -199,6 +199,7 @@ def test_an_answer_of_unknown_length(served: Served, version: str, ending: bytes
     ("request_", "status"),
     [
         (b"hello\r\n\r\n", b"400 Bad Request"),
+        (b"GET /" + b"x" * 65532, b"400 Bad Request"),  # a head of more than 64 KB
         (b"GET / HTTP/1.1\r\n\r\n", b"400 Bad Request"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", b"400 Bad Request"),
         (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", b"400 Bad Request"),

@@ -37,16 +37,15 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
             yield client, accepted
 
 
+def no_netlink(*_arguments: object) -> socket.socket:
+    raise PermissionError("no netlink here")
+
+
 @pytest.fixture(params=["sock_diag", "tables"])
-def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+def read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The way in which the owner of a connection is read."""
     if request.param == "tables":
-
-        def refused(*_arguments: object) -> socket.socket:
-            raise PermissionError("no netlink here")
-
-        monkeypatch.setattr(Peers, "_ask_kernel", refused)
-    return str(request.param)
+        monkeypatch.setattr(Peers, "_ask_kernel", no_netlink)
 
 
 @pytest.mark.usefixtures("read")
@@ -81,10 +80,7 @@ def test_an_ipv6_socket_is_its_owners_too() -> None:
 
 
 def test_a_system_that_does_not_tell_is_known_to(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def refused(*_arguments: object) -> socket.socket:
-        raise PermissionError("no netlink here")
-
-    monkeypatch.setattr(Peers, "_ask_kernel", refused)
+    monkeypatch.setattr(Peers, "_ask_kernel", no_netlink)
     monkeypatch.setattr(listener_module, "_TABLES", (tmp_path / "tcp",))
     peers = Peers([SOMEBODY_ELSE])
     assert not peers.known
