@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from t5x_harness.slices.mesh import MeshRefused, plan_mesh, refusal
+from t5x_harness.slices.mesh import MeshRefused, mesh_text, plan_mesh, refusal
 from t5x_harness.slices.slice import Slice
 from t5x_harness.variables import POD_VARIABLE
 
@@ -57,7 +57,7 @@ class _JaxOnSlice:
     def __init__(self, jax: Any, slice_: Slice) -> None:
         self._jax = jax
         self._devices = [
-            VirtualDevice(i, (d.x, d.y, d.z), d.core, d.host, slice_.device_kind)
+            VirtualDevice(i, (d.x, d.y, d.z), d.core, d.host, slice_.generation.device_kind)
             for i, d in enumerate(slice_.coordinates)
         ]
         self._hosts = slice_.hosts
@@ -167,7 +167,7 @@ class SliceView:
                 "this T5X lays out %s as %s, where the plan says %s; its own layout is used",
                 self._slice.name,
                 dict(mesh.shape),
-                planned or "that it refuses",
+                mesh_text(planned.shape) if planned else "that it refuses",
             )
 
     def _on_real_devices(self, answer: Any) -> Any:

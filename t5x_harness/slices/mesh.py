@@ -9,7 +9,6 @@ slice's coordinates alone, and refuses what T5X refuses.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,48 +34,15 @@ class MeshPlan:
     """A slice's devices, arranged in a data and a model axis.
 
     Attributes:
-      slice: the slice that the mesh covers.
-      submesh: the box of devices, (x, y, z, cores), that holds one copy of the model.
       device_indices: positions in ``jax.devices()``: one row per data position, one column per model position.
     """
 
-    slice: Slice
-    submesh: Submesh
     device_indices: tuple[tuple[int, ...], ...]
-
-    def __str__(self) -> str:
-        return mesh_text(self.shape)
 
     @property
     def shape(self) -> dict[str, int]:
         """Devices along each axis: ``{"data": 4, "model": 2}``."""
         return {"data": len(self.device_indices), "model": len(self.device_indices[0])}
-
-    @functools.cached_property
-    def hosts_by_data_position(self) -> tuple[tuple[int, ...], ...]:
-        """The hosts that drive the devices of each data position."""
-        coordinates = self.slice.coordinates
-        return tuple(tuple(sorted({coordinates[i].host for i in row})) for row in self.device_indices)
-
-    @property
-    def data_positions_per_host(self) -> int:
-        """The number of data positions whose devices are on one host."""
-        return sum(0 in hosts for hosts in self.hosts_by_data_position)
-
-    @property
-    def data_shards(self) -> int:
-        """The number of shards of the input on the real slice; hosts that share a shard read the same examples."""
-        return self.shape["data"] // self.data_positions_per_host
-
-    @property
-    def not_checked(self) -> tuple[str, ...]:
-        """A description of what an emulation in one process does not check."""
-        if self.slice.hosts == 1:
-            return ()
-        return (
-            f"hosts: {self.slice.name} has {self.slice.hosts} hosts that read {self.data_shards} parts of the input;"
-            " here one process owns all devices and reads the whole",
-        )
 
 
 def plan_mesh(
@@ -99,9 +65,7 @@ def plan_mesh(
         raise refusal(slice, math.prod(wanted), problem)
     if problem := _host_problem(slice, wanted):
         raise refusal(slice, math.prod(wanted), problem, HostsNotTiled)
-    x, y, z, cores = wanted
-    submesh = (x, y, z, cores)
-    return MeshPlan(slice, submesh, tuple(_rows(slice, submesh)))
+    return MeshPlan(tuple(_rows(slice, wanted)))
 
 
 def fitting_submeshes(slice: Slice, num_partitions: int | None = None) -> tuple[Submesh, ...]:
@@ -156,7 +120,8 @@ def _default_submesh(slice_: Slice, num_partitions: int | None) -> Submesh:
     if not num_partitions:
         raise refusal(slice_, None, "neither num_partitions nor model_parallel_submesh is given")
     if num_partitions not in choices:
-        why = f"T5X has no default submesh for num_partitions={num_partitions} on {slice_.device_kind} ({slice_.name})"
+        where = f"{slice_.generation.device_kind} ({slice_.name})"
+        why = f"T5X has no default submesh for num_partitions={num_partitions} on {where}"
         raise refusal(slice_, num_partitions, why)
     return choices[num_partitions]
 
@@ -196,7 +161,7 @@ def _host_problem(slice_: Slice, submesh: tuple[int, ...]) -> str | None:
     return None
 
 
-def _swapped_axes(bounds: Submesh, submesh: Submesh | tuple[int, ...]) -> tuple[int, int, int, int] | None:
+def _swapped_axes(bounds: Submesh, submesh: tuple[int, ...]) -> tuple[int, int, int, int] | None:
     """Returns T5X's order of axes for a submesh that spans a whole axis or all but one; None for one grouped by host.
 
     With z outermost, the devices of a host stay together without being grouped by host.
@@ -209,7 +174,7 @@ def _swapped_axes(bounds: Submesh, submesh: Submesh | tuple[int, ...]) -> tuple[
     return None
 
 
-def _rows(slice_: Slice, submesh: Submesh) -> Iterator[tuple[int, ...]]:
+def _rows(slice_: Slice, submesh: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     """Yields device indices, one row per copy of the model.
 
     A device's place in the mesh follows from a sort key. Along each axis, its coordinate splits into the number of its

@@ -24,7 +24,7 @@ class Generation:
 
     Attributes:
       name: the name, such as ``v3``.
-      device_kind: the kind as JAX prints it.
+      device_kind: the value of ``jax.devices()[0].device_kind``, such as ``TPU v3``.
       cores_per_chip: the number of devices that JAX sees on one chip; 1 on v4 and v5p, whose two cores run as one
         (megacore).
       cores_per_name: the number that each chip adds to a slice's name: ``v4-8`` has 4 chips, ``v5e-8`` has 8.
@@ -133,16 +133,6 @@ class Slice:
         return self.name
 
     @property
-    def device_kind(self) -> str:
-        """The value of ``jax.devices()[0].device_kind`` on the slice, such as ``TPU v3``."""
-        return self.generation.device_kind
-
-    @property
-    def cores_per_chip(self) -> int:
-        """The number of devices per chip: 2 on v2 and v3, else 1."""
-        return self.generation.cores_per_chip
-
-    @property
     def num_chips(self) -> int:
         """The number of chips in the slice."""
         return math.prod(self.topology)
@@ -150,7 +140,7 @@ class Slice:
     @property
     def num_devices(self) -> int:
         """The value of ``jax.device_count()`` on the slice."""
-        return self.num_chips * self.cores_per_chip
+        return self.num_chips * self.generation.cores_per_chip
 
     @property
     def hosts(self) -> int:
@@ -160,12 +150,12 @@ class Slice:
     @property
     def bounds(self) -> tuple[int, int, int, int]:
         """Devices along x, y, z and core: the hardware mesh that a model-parallel submesh has to divide."""
-        return (*self.topology, self.cores_per_chip)
+        return (*self.topology, self.generation.cores_per_chip)
 
     @property
     def host_bounds(self) -> tuple[int, int, int, int]:
         """The part of :attr:`bounds` that one host drives."""
-        return (*self.host_chips, self.cores_per_chip)
+        return (*self.host_chips, self.generation.cores_per_chip)
 
     @functools.cached_property
     def coordinates(self) -> tuple[DeviceCoords, ...]:
@@ -180,7 +170,7 @@ class Slice:
             DeviceCoords(x0 + x, y0 + y, z0 + z, core, host)
             for host, (x0, y0, z0) in enumerate(corners)
             for x, y, z in inside
-            for core in range(self.cores_per_chip)
+            for core in range(self.generation.cores_per_chip)
         )
 
     @property
@@ -194,7 +184,7 @@ class Slice:
         counts = ((shape, "chip", self.num_chips), (self.num_devices, "device", self.num_devices))
         chips, devices = (f"{shown} {noun}{'' if number == 1 else 's'}" for shown, noun, number in counts)
         hosts = f"{self.hosts} host{'' if self.hosts == 1 else 's'}"
-        return f"{self.name}: {chips}, {devices} ({self.device_kind}), {hosts}"
+        return f"{self.name}: {chips}, {devices} ({self.generation.device_kind}), {hosts}"
 
 
 def slice_names() -> tuple[str, ...]:

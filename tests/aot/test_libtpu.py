@@ -24,7 +24,7 @@ for name in sys.argv[1:]:
     devices = describe_devices(slice_)
     kinds = {device.device_kind for device in devices}
     hosts = [device.process_index for device in devices] == [place.host for place in slice_.coordinates]
-    print(name, len(devices) == slice_.num_devices, hosts, kinds == {slice_.device_kind})
+    print(name, len(devices) == slice_.num_devices, hosts, kinds == {slice_.generation.device_kind})
 """
 
 

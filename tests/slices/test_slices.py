@@ -33,7 +33,7 @@ def test_devices_are_the_recorded_ones(name: str) -> None:
     slice_, recorded = get_slice(name), RECORDED[name]
     assert [list(device) for device in slice_.coordinates] == recorded["coords_in_device_order"]
     assert slice_.hosts == recorded["hosts"]
-    assert slice_.device_kind == recorded["device_kind"]
+    assert slice_.generation.device_kind == recorded["device_kind"]
     assert slice_.num_devices == recorded["num_devices"]
 
 
@@ -59,7 +59,7 @@ def test_every_named_slice_is_whole(name: str) -> None:
 def test_a_topology_has_the_devices_of_its_chips(generation: str, shape: tuple[int, int]) -> None:
     slice_ = get_slice(f"{generation}:{shape[0]}x{shape[1]}")
     assert slice_.topology == (*shape, 1)
-    assert len(slice_.coordinates) == math.prod(shape) * slice_.cores_per_chip
+    assert len(slice_.coordinates) == math.prod(shape) * slice_.generation.cores_per_chip
     # Within a host, places are next to each other.
     for host in range(slice_.hosts):
         mine = [d for d in slice_.coordinates if d.host == host]

@@ -134,8 +134,8 @@ def state_memory(plan: Planned) -> Iterator[Found]:
         keys = [plan.config.owner(key) for key in found if key]
         key = next((key for key in keys if plan.config.value(key) is not None), None)
         yield Found(
-            f"the train state alone needs {state / 2**30:.1f} GiB on each device, and a {plan.slice.device_kind} "
-            f"device lets a program use {usable / 2**30:.1f} GiB",
+            f"the train state alone needs {state / 2**30:.1f} GiB on each device, and a "
+            f"{plan.slice.generation.device_kind} device lets a program use {usable / 2**30:.1f} GiB",
             key,
             _enough(plan, usable),
         )
