@@ -6,14 +6,10 @@ import dataclasses
 import functools
 import math
 import re
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from t5x_harness.aot.hlo import Tally
-
-if TYPE_CHECKING:
-    from t5x_harness.aot.hlo import Instruction, Shape
+from t5x_harness.aot.hlo import Instruction, Shape, Tally
 
 _LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")
 _FIELD = re.compile(r"(\w+)=(\S+)")

@@ -10,16 +10,12 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from t5x_harness.aot.convolutions import ProductSize, product_size
-from t5x_harness.aot.hlo import HBM, Shape, Tally, added_up, groups_of
-
-if TYPE_CHECKING:
-    from t5x_harness.aot.hlo import Computation, Groups, Instruction
-    from t5x_harness.aot.program_text import HloProgram
+from t5x_harness.aot.hlo import HBM, Computation, Groups, Instruction, Shape, Tally, added_up, groups_of
+from t5x_harness.aot.program_text import HloProgram
 
 _PRODUCTS = frozenset(("dot", "convolution"))
 _COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute", "ragged-all-to-all")

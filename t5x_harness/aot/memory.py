@@ -16,15 +16,11 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from t5x_harness.aot.buffers import Allocation, BufferAssignment, PlacedValue
-from t5x_harness.aot.hlo import HBM, Shape, Tally, added_up, parse_arrays
+from t5x_harness.aot.hlo import HBM, Instruction, Shape, Tally, added_up, parse_arrays
+from t5x_harness.aot.program_text import HloProgram
 from t5x_harness.plan.arrays import folded_path
-
-if TYPE_CHECKING:
-    from t5x_harness.aot.hlo import Instruction
-    from t5x_harness.aot.program_text import HloProgram
 
 _ARGUMENT = re.compile(r"^[A-Za-z_]\w*(?:\.\w+|\[[^\]]*\])+$")
 _STEP = re.compile(r"\.(\w+)|\[['\"]?([^'\"\]]*)['\"]?\]")

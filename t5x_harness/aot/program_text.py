@@ -12,12 +12,8 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from t5x_harness.aot.hlo import Computation, Instruction, parse_arrays
-
-if TYPE_CHECKING:
-    from t5x_harness.aot.hlo import Computation, Instruction
 
 _COMPUTATION = re.compile(r"(ENTRY )?%?([^\s(]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"\s+(ROOT )?%?([^\s=]+) = (.*)$")

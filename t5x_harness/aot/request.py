@@ -5,13 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
+from t5x_harness.plan.arrays import Leaf
 from t5x_harness.spec import Location
 from t5x_harness.system.decode import JsonValue
-
-if TYPE_CHECKING:
-    from t5x_harness.plan.arrays import Leaf
 
 TRAIN, EVAL, PREDICT, SCORE = "train", "train_eval", "predict", "score"
 """The kinds of programs."""

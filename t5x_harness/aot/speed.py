@@ -13,11 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from t5x_harness.aot.costs import DeviceCosts
-    from t5x_harness.slices.slice import Generation, Slice
+from t5x_harness.aot.costs import DeviceCosts
+from t5x_harness.slices.slice import Generation, Slice
 
 _PAGE = "https://cloud.google.com/tpu/pricing"
 _CATALOG = "Google's billing catalog, as SkyPilot's catalog v8 has it"

@@ -9,14 +9,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from t5x_harness.conversion.request import ConversionError
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
+from t5x_harness.conversion.safetensors_files import Array
 
 Shape = tuple[int, ...]
 

@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,8 @@ from t5x_harness.conversion.architecture import Architecture
 from t5x_harness.conversion.flavors import EOS, PAD, Flavor
 from t5x_harness.conversion.in_transformers import run_in_transformers
 from t5x_harness.conversion.request import Agreement, ConversionError
+from t5x_harness.conversion.safetensors_files import Array
 from t5x_harness.conversion.stored import StoredParameters
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 _SEED = 0
 _BATCH, _INPUT_LENGTH, _OUTPUT_LENGTH = 3, 11, 8

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,8 +21,7 @@ from t5x_harness.conversion.request import ConversionError
 from t5x_harness.system.diagnosis import describe_returncode, read_tail
 from t5x_harness.system.processes import die_with_parent
 
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 _INPUTS, _OUTPUTS, _LOG = "inputs.npz", "outputs.npz", "log"
 _SHOWN = 12

@@ -14,15 +14,14 @@ import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from t5x_harness.conversion.request import ConversionError
 
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
+Array = np.ndarray[Any, Any]
 
 INDEX = "model.safetensors.index.json"
 SINGLE = "model.safetensors"

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -21,7 +21,7 @@ import tensorstore as ts
 from etils import epath
 
 from t5x_harness.conversion.request import ConversionError, first_line
-from t5x_harness.conversion.safetensors_files import Tensor, dtype_named
+from t5x_harness.conversion.safetensors_files import Array, Tensor, dtype_named
 from t5x_harness.plan.stored_tree import (
     StoredLayout,
     StoredTree,
@@ -31,9 +31,6 @@ from t5x_harness.plan.stored_tree import (
     tensorflow_arrays,
 )
 from t5x_harness.standins.checkpoints import kvstore_of
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 TARGET = "target/"
 _STEP = "state/step"

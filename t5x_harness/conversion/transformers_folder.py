@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from etils import epath
@@ -24,11 +24,8 @@ from t5x_harness.conversion.architecture import (
 )
 from t5x_harness.conversion.flavors import GENERATION, Flavor, ModelSettings, ModelType, Vocabulary, config_json
 from t5x_harness.conversion.request import ConversionError
-from t5x_harness.conversion.safetensors_files import SafetensorsFolder, ShardedWriter, Tensor, json_object
+from t5x_harness.conversion.safetensors_files import Array, SafetensorsFolder, ShardedWriter, Tensor, json_object
 from t5x_harness.conversion.stored import StoredParameters
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
 STEP, LAYOUT = "t5x_step", "t5x_layout"

@@ -10,13 +10,11 @@ import dataclasses
 import functools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t5x_harness.plan.checkpoint_source import StartPoint
+from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, read_tree, unreadable
-
-if TYPE_CHECKING:
-    from t5x_harness.plan.state_shapes import StateShapes
 
 _Shape = tuple[int, ...]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax.numpy as jnp
 
@@ -13,12 +13,10 @@ from t5x_harness.plan.arrays import array_tables, fold, module_table
 from t5x_harness.plan.checkpoint_fit import CheckpointFit
 from t5x_harness.plan.golden import CHECKPOINT_FITS
 from t5x_harness.plan.planned import Planned, describe_batches, describe_evaluation
+from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.stored_tree import StoredLayout
 from t5x_harness.resolve.output_folder import model_dir
 from t5x_harness.slices.mesh import mesh_text
-
-if TYPE_CHECKING:
-    from t5x_harness.plan.state_shapes import StateShapes
 
 _MOST_TURNS = 8
 """The largest number of a learning rate's turns to show; a cyclic rate can have any number."""

@@ -10,11 +10,12 @@ import urllib.error
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import seqio
 
+from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.exceptions import (
     causes,
     definition_of,
@@ -25,13 +26,10 @@ from t5x_harness.resolve.exceptions import (
     root_cause,
     user_frame,
 )
+from t5x_harness.resolve.resolved import Resolved
+from t5x_harness.resolve.samples import Sample
 from t5x_harness.spec import Finding, Location, Mode, Severity, Stage
 from t5x_harness.upstream.seqio import metric_functions
-
-if TYPE_CHECKING:
-    from t5x_harness.resolve.datasets import DataRole
-    from t5x_harness.resolve.resolved import Resolved
-    from t5x_harness.resolve.samples import Sample
 
 _LATE = (
     "; with concurrent_metrics this runs in a thread beside training, and T5X shows its failure at the next eval or at "
