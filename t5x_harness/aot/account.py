@@ -164,9 +164,9 @@ def _costs(parts: Sequence[DeviceCosts], weights: Sequence[float]) -> DeviceCost
         loops_of_most=tuple(dict.fromkeys(name for part in parts for name in part.loops_of_most)),
         loops_of_unknown_length=tuple(dict.fromkeys(name for part in parts for name in part.loops_of_unknown_length)),
         products=at_full_depth([part.products for part in parts], weights),
-        product_sizes=_joined([part.product_sizes for part in parts], weights, by="flops"),
+        product_sizes=_joined([part.product_sizes for part in parts], weights),
     )
 
 
-def _joined(parts: Sequence[Sequence[T]], weights: Sequence[float], by: str = "bytes") -> tuple[T, ...]:
-    return added_up(((each, weight) for part, weight in zip(parts, weights, strict=True) for each in part), by)
+def _joined(parts: Sequence[Sequence[T]], weights: Sequence[float]) -> tuple[T, ...]:
+    return added_up((each, weight) for part, weight in zip(parts, weights, strict=True) for each in part)

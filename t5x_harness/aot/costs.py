@@ -98,11 +98,11 @@ def costs_of(program: HloProgram, mesh: Mapping[str, int], longest_loop: int = 1
         flops=product_flops + sum(times * counter.other_flops(computation) for computation, times in runs),
         product_flops=product_flops,
         hbm_bytes=sum(times * counter.traffic(computation) for computation, times in runs),
-        collectives=added_up(counter.collectives(runs, mesh), by="bytes"),
+        collectives=added_up(counter.collectives(runs, mesh)),
         loops_of_most=tuple(counter.most),
         loops_of_unknown_length=tuple(counter.unknown),
         products=sum(len(counter.products(computation)) for computation in {c.name: c for c, _ in runs}.values()),
-        product_sizes=added_up(sizes, by="flops"),
+        product_sizes=added_up(sizes),
     )
 
 

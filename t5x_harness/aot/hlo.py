@@ -286,12 +286,14 @@ class Tally:
 T = TypeVar("T", bound=Tally)
 
 
-def added_up(tallies: Iterable[tuple[T, float]], by: str) -> tuple[T, ...]:
+def added_up(tallies: Iterable[tuple[T, float]]) -> tuple[T, ...]:
     """Joins the tallies of equal things, and leaves out those whose count is 0.
 
     Args:
       tallies: the tallies, each with the factor by which its numbers are multiplied.
-      by: the field to sort by, largest first.
+
+    Returns:
+      The joined tallies, sorted by the number after the count, the largest first.
     """
     equal: dict[tuple[object, ...], list[tuple[T, float]]] = {}
     for tally, factor in tallies:
@@ -304,4 +306,4 @@ def added_up(tallies: Iterable[tuple[T, float]], by: str) -> tuple[T, ...]:
         }
         if totals["count"]:
             joined.append(dataclasses.replace(first, **totals))
-    return tuple(sorted(joined, key=lambda tally: -tally.numbers[by]))
+    return tuple(sorted(joined, key=lambda tally: -list(tally.numbers.values())[1]))

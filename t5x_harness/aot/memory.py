@@ -187,8 +187,8 @@ def memory_of(program: HloProgram, assignment: BufferAssignment, at: int | None 
         peak_bytes=peak,
         reserved_bytes=peak + gaps,
         kinds=kinds,
-        buffers=added_up(((buffer, 1) for buffer in found), by="bytes"),
-        padding=added_up(((size, 1) for size in padded), by="bytes"),
+        buffers=added_up((buffer, 1) for buffer in found),
+        padding=added_up((size, 1) for size in padded),
     )
 
 

@@ -47,8 +47,7 @@ class ProgramNumbers:
     """The resources that one program takes of one device of the slice.
 
     A number that the compiler does not provide raises an AttributeError with the reason: the program was only lowered,
-      or
-    needs too much memory to be compiled at all.
+    or needs too much memory to be compiled at all.
 
     Args:
       name: the program's name.

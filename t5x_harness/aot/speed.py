@@ -115,23 +115,14 @@ class Span:
 
 @dataclasses.dataclass(frozen=True)
 class StepTime:
-    """The least time that parts of a step take on one device, in seconds; at best they overlap.
+    """The least time that parts of a step take on one device; at best they overlap.
 
     Attributes:
-      flops_seconds: the time to compute products at the peak of the matrix units.
-      hbm_seconds: the time to read and write the large memory at its peak.
-      ici_seconds: the time to send to neighbors at the peak; None if no source states the peak.
+      parts: the seconds by part: ``flops`` to compute products at the peak of the matrix units, ``hbm`` to read and
+        write the large memory at its peak, and ``ici`` to send to neighbors at the peak, if a source states that peak.
     """
 
-    flops_seconds: float
-    hbm_seconds: float
-    ici_seconds: float | None
-
-    @property
-    def parts(self) -> dict[str, float]:
-        """The seconds by part: ``flops``, ``hbm``, ``ici``."""
-        every = {"flops": self.flops_seconds, "hbm": self.hbm_seconds, "ici": self.ici_seconds}
-        return {name: seconds for name, seconds in every.items() if seconds is not None}
+    parts: Mapping[str, float]
 
     @property
     def limit(self) -> str:
@@ -143,7 +134,8 @@ class StepTime:
         """The seconds of the step: the bound, and the band of real runs applied to its operations."""
         bound = max(self.parts.values())
         low, high = REPORTED_UTILIZATION
-        return Span(bound, max(bound, self.flops_seconds / high), max(bound, self.flops_seconds / low))
+        flops = self.parts["flops"]
+        return Span(bound, max(bound, flops / high), max(bound, flops / low))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,14 +168,14 @@ def step_time(costs: DeviceCosts, generation: Generation) -> StepTime:
       costs: the work of one device in the step.
       generation: the device's generation; on v2 and v3, a device is half of a chip.
     """
-    devices = generation.cores_per_chip
     sent = sum(collective.sent_bytes for collective in costs.collectives)
-    ici = generation.chip_ici_bandwidth
-    return StepTime(
-        flops_seconds=costs.product_flops * devices / generation.chip_flops,
-        hbm_seconds=costs.hbm_bytes * devices / generation.chip_hbm_bandwidth,
-        ici_seconds=sent * devices / ici if ici is not None else None,
-    )
+    peaks = {
+        "flops": (costs.product_flops, generation.chip_flops),
+        "hbm": (costs.hbm_bytes, generation.chip_hbm_bandwidth),
+        "ici": (sent, generation.chip_ici_bandwidth),
+    }
+    devices = generation.cores_per_chip
+    return StepTime({part: work * devices / peak for part, (work, peak) in peaks.items() if peak is not None})
 
 
 def estimate(time: StepTime, where: Slice, steps: int, tokens: int, price: Price | None) -> RunEstimate:

@@ -16,7 +16,7 @@ from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict
 from t5x_harness.aot.refusals import NotCompiled, findings_of
 from t5x_harness.aot.request import TRAIN, AotRun, ProgramSpec
 from t5x_harness.aot.speed import BAND_NAME, Span, estimate, price_of, step_time
-from t5x_harness.aot.variants import advise
+from t5x_harness.aot.variants import advise, gib
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.text import Bytes, Count, columns
 from t5x_harness.slices.slice import Slice, get_slice
@@ -73,7 +73,7 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
 def judge(account: ProgramAccount, run: AotRun, slice_: Slice) -> Iterator[Finding]:
     """Yields findings about a program that compiles, or is extrapolated from fewer layers that do."""
     usable, needed = slice_.usable_hbm_bytes, account.needed_bytes
-    shown = f"{'about ' if account.is_extrapolated else ''}{_gib(needed)}"
+    shown = f"{'about ' if account.is_extrapolated else ''}{gib(needed)}"
     if needed > usable:
         yield _too_large(account.program.name, shown, needed - usable, run, slice_)
         return
@@ -82,13 +82,13 @@ def judge(account: ProgramAccount, run: AotRun, slice_: Slice) -> Iterator[Findi
         fix = "compile all layers: --aot=memory"
     elif usable - needed < account.unknown_bytes:
         why = (
-            f", without its code, which was not generated: up to {_gib(account.unknown_bytes)}, judging by other "
-            f"programs, and {_gib(usable - needed)} are left"
+            f", without its code, which was not generated: up to {gib(account.unknown_bytes)}, judging by other "
+            f"programs, and {gib(usable - needed)} are left"
         )
         fix = "compile to the machine's code: --aot=full"
     else:
         return
-    message = f"{account.program.name} needs {shown} of the {_gib(usable)} that a program may use on each device of "
+    message = f"{account.program.name} needs {shown} of the {gib(usable)} that a program may use on each device of "
     yield _finding("AOT05", Severity.WARNING, f"{message}{slice_.name}{why}", fix, run)
 
 
@@ -102,12 +102,12 @@ def _out_of_memory(name: str, refused: CompilerResult, run: AotRun, slice_: Slic
         return _too_large(name, "more", 0, run, slice_)
     report.measure("hbm_needed", needed, "bytes", of=name)
     report.measure("hbm_headroom", usable - needed, "bytes", of=name)
-    return _too_large(name, f"at least {_gib(needed)}", needed - usable, run, slice_)
+    return _too_large(name, f"at least {gib(needed)}", needed - usable, run, slice_)
 
 
 def _too_large(name: str, needed: str, over: int, run: AotRun, slice_: Slice) -> Finding:
-    missing = f": {_gib(over)} too much" if over > 0 else ""
-    limit = f"a program may use {_gib(slice_.usable_hbm_bytes)}{missing}"
+    missing = f": {gib(over)} too much" if over > 0 else ""
+    limit = f"a program may use {gib(slice_.usable_hbm_bytes)}{missing}"
     message = f"{name} needs {needed} of each device of {slice_.name}, and {limit}"
     fix = "use more microbatches, more partitions, a smaller batch, or a larger slice"
     return _finding(TOO_LARGE, Severity.ERROR, message, fix, run)
@@ -117,10 +117,6 @@ def _finding(code: str, severity: Severity, message: str, fix: str, run: AotRun)
     """Makes a finding at the line of the batch size."""
     knob = run.knobs.get("batch_size")
     return Finding(code, severity, Stage.AOT, message, knob.location if knob is not None else None, fix)
-
-
-def _gib(size: int) -> str:
-    return f"{size / 2**30:.2f} GiB"
 
 
 _BUFFERS = 8
@@ -192,7 +188,7 @@ def _memory(account: ProgramAccount, slice_: Slice, report: StageReport) -> None
             "-",
             f"up to {Bytes(account.unknown_bytes)}, not counted: --aot=full generates it",
         )
-        _leave_open("the size of the programs' code: none was generated; --aot=full does", report)
+        report.leave_open("the size of the programs' code: none was generated; --aot=full does")
     else:
         code = (Bytes(account.code_bytes), "")
     share = f"{account.needed_bytes / usable:.1%} of the {Bytes(usable)} that a program may use"
@@ -304,16 +300,10 @@ def _speed(
     report.fact(f"{name}: the band", BAND_NAME)
     if steps:
         report.fact(f"{name}: the price", whole.price or "no source is known for the price of this generation")
-    if time.ici_seconds is None:
+    if "ici" not in time.parts:
         what = f"what {slice_.generation.name} chips send each other has no sourced figure"
-        _leave_open(f"how long collectives take: {what}", report)
+        report.leave_open(f"how long collectives take: {what}")
 
 
 def _row(title: str, span: Span) -> tuple[str, str, str, str]:
     return title, f"{span.bound:.3g}", f"{span.best:.3g}", f"{span.worst:.3g}"
-
-
-def _leave_open(what: str, report: StageReport) -> None:
-    """Notes once what could not be judged."""
-    if what not in report.not_checked:
-        report.not_checked.append(what)

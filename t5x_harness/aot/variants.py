@@ -256,10 +256,10 @@ def advise(program: ProgramSpec, run: AotRun, spec: RunSpec, compiler: Compiler)
             needed: int | None = account.needed_bytes
             if account.needed_bytes <= get_slice(tuned.spec.slice).usable_hbm_bytes:
                 before = f"; tried before: {', '.join(tried)}" if tried else ""
-                return Advice(f"{tuned.changes}: {_gib(needed)}, {how}{before}", _edits(tuned, run, spec))
+                return Advice(f"{tuned.changes}: {gib(needed)}, {how}{before}", _edits(tuned, run, spec))
         else:
             needed = account.required_bytes
-        tried.append(f"{tuned.changes} ({_gib(needed)})")
+        tried.append(f"{tuned.changes} ({gib(needed)})")
     return Advice(f"none of these is enough: {', '.join(tried)}; t5x-harness fit tries more" if tried else "")
 
 
@@ -319,5 +319,6 @@ def _edits(tuned: TunedRun, run: AotRun, spec: RunSpec) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
-def _gib(size: int | None) -> str:
+def gib(size: int | None) -> str:
+    """Formats the memory that a program needs; None if the compiler did not say how much."""
     return "more than there is" if size is None else f"{size / 2**30:.2f} GiB"

@@ -247,14 +247,8 @@ def _of_one_layer(sizes: Architecture, stack: str) -> Iterator[tuple[str, str, S
     for index, (ours, theirs, norm) in enumerate(_SUBLAYERS[stack]):
         yield f"{norm}/scale", f"layer.{index}.layer_norm.weight", (width,), 0
         for kernel, letter in _ATTENTION.items():
-            is_out = kernel == "out"
-            shape = (*heads, width) if is_out else (width, *heads)
-            yield (
-                f"{ours}/{kernel}/kernel",
-                f"layer.{index}.{theirs}.{letter}.weight",
-                shape,
-                len(heads) if is_out else 1,
-            )
+            shape, inputs = ((*heads, width), len(heads)) if kernel == "out" else ((width, *heads), 1)
+            yield f"{ours}/{kernel}/kernel", f"layer.{index}.{theirs}.{letter}.weight", shape, inputs
     if sizes.bias_per_layer:
         yield _BIAS, f"layer.0.{_THEIR_BIAS}", (sizes.num_heads, sizes.buckets), 1
     last = len(_SUBLAYERS[stack])

@@ -20,7 +20,7 @@ BYTES = "bytes"
 
 _SENTENCEPIECE, _BYTES = "SentencePieceVocabulary", "ByteVocabulary"
 _OF_T5 = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"  # from t5.data.get_default_vocabulary()
-_SIZES = {"num_heads": "num_heads", "head_dim": "head_dim", "emb_dim": "emb_dim", "mlp_dim": "mlp_dim"}
+_BOUND_SIZES = ("num_heads", "head_dim", "emb_dim", "mlp_dim")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +78,7 @@ def settings_of(gin_files: Sequence[str], bindings: Sequence[str], search_paths:
     activations = _value(program, "mlp_activations")
     vocabulary, doubt = _vocabulary(program)
     rate = _value(program, "dropout_rate")
-    sizes = {name: _value(program, param) for param, name in _SIZES.items()}
+    sizes = {name: _value(program, name) for name in _BOUND_SIZES}
     return ModelSettings(
         activations=tuple(map(str, activations)) if isinstance(activations, list | tuple) else None,
         dropout_rate=float(rate) if isinstance(rate, int | float) else None,
@@ -163,6 +163,16 @@ _ACTIVATIONS = {
 }
 """The names of activations in T5X, which are flax.linen's names, and in transformers."""
 
+SIZES: Mapping[str, str] = {
+    "vocab_size": "vocab_size",
+    "emb_dim": "d_model",
+    "num_heads": "num_heads",
+    "head_dim": "d_kv",
+    "mlp_dim": "d_ff",
+    "encoder_layers": "num_layers",
+}
+"""The names of sizes in ``config.json``, which always has them, by the names of ``Architecture``."""
+
 _MAX_DISTANCE = 128
 _EPSILON = 1e-6
 _DROPOUT = 0.1
@@ -176,7 +186,6 @@ class Flavor:
       model_type: see :class:`ModelType`.
       has_bytes: whether its vocabulary consists of bytes, as in ByT5.
       activations: the activations of feed-forward blocks, by T5X's names.
-      feed_forward: ``feed_forward_proj`` in config.json.
       assumptions: descriptions of the assumptions that were made.
       warnings: facts that a user of the folder has to know.
     """
@@ -184,7 +193,6 @@ class Flavor:
     model_type: ModelType
     has_bytes: bool
     activations: tuple[str, ...]
-    feed_forward: str
     assumptions: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -220,10 +228,7 @@ def flavor_of(sizes: Architecture, settings: ModelSettings, asked: str | None = 
             "outputs are the same in both; logits, sampling and losses are not"
         )
     activations = _activations(sizes, settings, assumptions)
-    feed_forward = _ACTIVATIONS[activations[0]]
-    if len(activations) == 2:  # gated-gelu means gelu_new in transformers
-        feed_forward = "gated-gelu" if activations[0] == "gelu" else f"gated-{feed_forward}"
-    return Flavor(model_type, has_bytes, activations, feed_forward, tuple(assumptions), tuple(warnings))
+    return Flavor(model_type, has_bytes, activations, tuple(assumptions), tuple(warnings))
 
 
 def _chosen(sizes: Architecture, settings: ModelSettings, assumptions: list[str]) -> ModelType:
@@ -265,22 +270,21 @@ def config_json(sizes: Architecture, flavor: Flavor, settings: ModelSettings, dt
       settings: the settings in its config.
       dtype: the name of the element type of most arrays.
     """
+    first, *others = flavor.activations
+    feed_forward = _ACTIVATIONS[first]
+    if others:  # gated-gelu means gelu_new in transformers
+        feed_forward = "gated-gelu" if first == "gelu" else f"gated-{feed_forward}"
     return {
         "architectures": [flavor.model_type.model_class],
         "model_type": str(flavor.model_type),
-        "vocab_size": sizes.vocab_size,
-        "d_model": sizes.emb_dim,
-        "d_kv": sizes.head_dim,
-        "d_ff": sizes.mlp_dim,
-        "num_layers": sizes.encoder_layers,
+        **{theirs: getattr(sizes, ours) for ours, theirs in SIZES.items()},
         "num_decoder_layers": sizes.decoder_layers,
-        "num_heads": sizes.num_heads,
         "relative_attention_num_buckets": sizes.buckets,
         "relative_attention_max_distance": _MAX_DISTANCE,
         "dropout_rate": _DROPOUT if settings.dropout_rate is None else settings.dropout_rate,
         "layer_norm_epsilon": _EPSILON,
         "initializer_factor": 1.0,
-        "feed_forward_proj": flavor.feed_forward,
+        "feed_forward_proj": feed_forward,
         "is_encoder_decoder": True,
         "use_cache": True,
         "tie_word_embeddings": not sizes.own_logits,

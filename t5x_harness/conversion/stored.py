@@ -28,6 +28,7 @@ from t5x_harness.plan.stored_tree import (
     layout_of,
     read_tree,
     specs_in_file,
+    step_of,
     tensorflow_arrays,
 )
 from t5x_harness.standins.checkpoints import kvstore_of
@@ -35,7 +36,6 @@ from t5x_harness.standins.checkpoints import kvstore_of
 TARGET = "target/"
 _STEP = "state/step"
 _STATE_OF_TENSORFLOW = re.compile(rb'model_checkpoint_path: "([^"]+)"')
-_STEP_OF_PATH = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/*$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,7 +117,7 @@ def read_t5x(path: str) -> StoredParameters:
         raise
     except Exception as error:
         raise ConversionError(f"{path}: its metadata cannot be read: {first_line(error)}") from error
-    step = int(np.asarray(read(_STEP))) if _STEP in tree.arrays else _step_of(path)
+    step = int(np.asarray(read(_STEP))) if _STEP in tree.arrays else step_of(path)
     return _of_tree(path, tree, step, read)
 
 
@@ -193,7 +193,7 @@ def _tensorflow(path: str) -> StoredParameters:
         where=path,
         layout=str(StoredLayout.TENSORFLOW),
         tensors={name: Tensor(name, tuple(value.shape), str(value.dtype)) for name, value in of_model.items()},
-        step=int(np.asarray(arrays[_STEP].get())) if _STEP in arrays else _step_of(path),
+        step=int(np.asarray(arrays[_STEP].get())) if _STEP in arrays else step_of(path),
         others=len(arrays) - len(of_model) - (_STEP in arrays),
         read_array=lambda name: np.asarray(of_model[name].get()),
     )
@@ -209,11 +209,6 @@ def _latest_in(path: str) -> str:
     names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
     steps = [int(found[1]) for name in names if (found := re.fullmatch(r"checkpoint_(\d+)", name))]
     return os.path.join(path, f"checkpoint_{max(steps)}") if steps else path
-
-
-def _step_of(path: str) -> int | None:
-    match = _STEP_OF_PATH.search(path)
-    return int(match[1]) if match else None
 
 
 def _nothing_at(path: str) -> str:

@@ -22,7 +22,7 @@ from t5x_harness.conversion.architecture import (
     parameters,
     require_same,
 )
-from t5x_harness.conversion.flavors import GENERATION, Flavor, ModelSettings, ModelType, Vocabulary, config_json
+from t5x_harness.conversion.flavors import GENERATION, SIZES, Flavor, ModelSettings, ModelType, Vocabulary, config_json
 from t5x_harness.conversion.request import ConversionError
 from t5x_harness.conversion.safetensors_files import Array, SafetensorsFolder, ShardedWriter, Tensor, json_object
 from t5x_harness.conversion.stored import StoredParameters
@@ -35,14 +35,6 @@ _COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
 _LEFT_OVER = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"  # transformers also skips it
 _DECODER_LAYERS, _BUCKETS = "num_decoder_layers", "relative_attention_num_buckets"
 _LARGEST = 2**31 - 1
-_SIZES = {
-    "vocab_size": "vocab_size",
-    "emb_dim": "d_model",
-    "num_heads": "num_heads",
-    "head_dim": "d_kv",
-    "mlp_dim": "d_ff",
-    "encoder_layers": "num_layers",
-}
 
 
 def write_transformers(
@@ -148,13 +140,13 @@ def _put_together(parameter: ParameterMapping, arrays: SafetensorsFolder) -> Arr
 
 def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, scanned: bool | None) -> Architecture:
     """Returns the architecture that a config and its arrays describe."""
-    missing = [theirs for theirs in _SIZES.values() if config.get(theirs) is None]
+    missing = [theirs for theirs in SIZES.values() if config.get(theirs) is None]
     if missing:
         raise ConversionError(f"{folder / CONFIG} lacks {', '.join(missing)}: use the file as transformers saved it")
     decoder_layers = config.get(_DECODER_LAYERS) or config["num_layers"]
     buckets = config.get(_BUCKETS, 32)
     # The names of a stack with more layers than arrays might not fit into memory.
-    numbers = {theirs: (config[theirs], _LARGEST) for theirs in _SIZES.values()} | {_BUCKETS: (buckets, _LARGEST)}
+    numbers = {theirs: (config[theirs], _LARGEST) for theirs in SIZES.values()} | {_BUCKETS: (buckets, _LARGEST)}
     most_layers = max(1, len(arrays.tensors))
     numbers |= {"num_layers": (config["num_layers"], most_layers), _DECODER_LAYERS: (decoder_layers, most_layers)}
     for theirs, (value, most) in numbers.items():
@@ -179,7 +171,7 @@ def _sizes(folder: Path, config: Mapping[str, Any], arrays: SafetensorsFolder, s
     if scanned is not None and is_umt5:
         scan_axis = (1 if scan_axis is None else scan_axis) if scanned else None
     return Architecture(
-        **{ours: config[theirs] for ours, theirs in _SIZES.items()},
+        **{ours: config[theirs] for ours, theirs in SIZES.items()},
         decoder_layers=decoder_layers,
         is_gated=str(config.get("feed_forward_proj", "relu")).startswith("gated-"),
         own_logits=own_logits,

@@ -82,6 +82,11 @@ class StageReport:
         """Records a number for programs; see :class:`~t5x_harness.spec.Measure`."""
         self.measures.append(Measure(name, value, unit, of, step))
 
+    def leave_open(self, what: str) -> None:
+        """Notes once what could not be judged."""
+        if what not in self.not_checked:
+            self.not_checked.append(what)
+
     def find(
         self,
         code: str,

@@ -20,13 +20,13 @@ from t5x_harness.buckets.addresses import is_remote
 from t5x_harness.buckets.emulated import on_disk
 from t5x_harness.buckets.reach import is_not_asked
 from t5x_harness.gin.config import BindingKey, GinConfig
+from t5x_harness.plan.stored_tree import step_of
 from t5x_harness.resolve.output_folder import model_dir
 from t5x_harness.spec import Mode, Severity, StandInPolicy
 
 UNSET_CHECKPOINT = "checkpoint_given_when_the_job_starts"
 """The last part of the path that replaces a required checkpoint path; it does not exist anywhere."""
 
-_STEP = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/*$")
 _PREFIX = "checkpoint_"
 _MAKE_SURE = "make sure that the path exists where the job runs"
 
@@ -157,16 +157,11 @@ def _paths(restore: Any) -> Sequence[str]:
     return [restore.path] if isinstance(restore.path, str) else [str(path) for path in restore.path]
 
 
-def _step_of(path: str) -> int | None:
-    named = _STEP.search(path)
-    return int(named.group(1)) if named else None
-
-
 def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) -> StartPoint:
     """Completes the start from one checkpoint, which is named by its path."""
     path = paths[0]
     start = dataclasses.replace(
-        start, step=_step_of(path), checkpoint=path, why="the config names it", others=len(paths) - 1
+        start, step=step_of(path), checkpoint=path, why="the config names it", others=len(paths) - 1
     )
     if os.path.basename(path) == UNSET_CHECKPOINT:
         return dataclasses.replace(start, checkpoint=None, why="the job is given it when it starts")
@@ -228,7 +223,7 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
     """Completes the start from the latest checkpoint, or from all checkpoints, of the first folder that has any."""
     if any(is_not_asked(path) for path in paths):
         # A checkpoint never contains checkpoints, so this is known without reading it.
-        problem = _empty_folder(paths[0], start.mode, mode) if _STEP.search(paths[0]) else None
+        problem = _empty_folder(paths[0], start.mode, mode) if step_of(paths[0]) is not None else None
         return dataclasses.replace(start, why=f"mode '{start.mode}' looks for it in that folder", problem=problem)
     for path in paths:
         if not epath.Path(on_disk(path)).is_dir():
@@ -242,7 +237,7 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
             return dataclasses.replace(
                 start,
                 path=path,
-                step=_step_of(found[-1]),
+                step=step_of(found[-1]),
                 checkpoint=found[-1],
                 reachable=True,
                 why=f"it is the latest in {path}",
@@ -272,7 +267,7 @@ def _no_folder(path: str, mode: str) -> CheckpointProblem:
 
 def _empty_folder(path: str, restore_mode: str, mode: Mode) -> CheckpointProblem:
     does = "trains from scratch" if mode is Mode.TRAIN else "evaluates nothing"
-    if _STEP.search(path):
+    if step_of(path) is not None:
         return _one_checkpoint(path, restore_mode, f"finds none, {does} and succeeds")
     severity = Severity.WARNING if mode is Mode.TRAIN else Severity.ERROR
     fix = "name a folder with checkpoints, or drop the RestoreCheckpointConfig"

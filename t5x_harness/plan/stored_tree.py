@@ -29,6 +29,14 @@ _BYTES_READ = 16 * 2**20
 _DRIVERS = {"zarr": ".zarray", "zarr3": "zarr.json"}
 """Tensorstore's drivers, and the file in which each keeps an array's metadata."""
 
+_STEP = re.compile(r"(?:checkpoint_|model\.ckpt-)(\d+)/*$")
+
+
+def step_of(path: str) -> int | None:
+    """Returns the step that the path of a checkpoint names; None if it is not the path of a single checkpoint."""
+    named = _STEP.search(path)
+    return int(named[1]) if named else None
+
 
 class StoredLayout(enum.StrEnum):
     """The layout of a checkpoint on disk."""

@@ -186,15 +186,15 @@ class _Sampler:
         uncached = self._run.standins.is_uncached(task)
         if task.requires_caching and not uncached and not (role.dataset.use_cached and cache_of(task)):
             if role.dataset.use_cached:
-                self._doubt(f"the examples of {task.name}: they are in no cache that can be read here")
+                self._report.leave_open(f"the examples of {task.name}: they are in no cache that can be read here")
             return False
         if cached := [folder for folder in map(str, seqio.get_global_cache_dirs()) if "://" in folder]:
             if role.dataset.use_cached and task.supports_caching and cache_of(task) is None and not uncached:
-                self._doubt(f"whether {task.name} is cached in {cached[0]}: it cannot be read here")
+                self._report.leave_open(f"whether {task.name} is cached in {cached[0]}: it cannot be read here")
         elif tfds_problem(task, split):
             return False
         if remote := out_of_reach(task, split):
-            self._doubt(f"the examples of {task.name} {split}: {remote[0]} cannot be read here")
+            self._report.leave_open(f"the examples of {task.name} {split}: {remote[0]} cannot be read here")
             return False
         if role.dataset.task_feature_lengths is None and needing_lengths(task):
             return False
@@ -225,27 +225,31 @@ class _Sampler:
         self._report.exercised += len(sample.examples)
         if sample.late:
             came = f"{sample.count} came" if sample.count else "none came"
-            self._doubt(f"more examples of {task.name} {split}: {came} within {seconds:.0f} s")
+            self._report.leave_open(f"more examples of {task.name} {split}: {came} within {seconds:.0f} s")
         elif not sample.ended and not self._run.standins.source_of(task):
             name, size = f"{task.name} {split}", declared_size(task, split)
             if size is not None and size > sample.count:
                 left = f"{size - sample.count:,} of {size:,} examples of {name}"
-                self._doubt(f"{left}: the first {sample.count:,} were read")
+                self._report.leave_open(f"{left}: the first {sample.count:,} were read")
             else:
-                self._doubt(f"the examples of {name} after the first {sample.count:,}")
+                self._report.leave_open(f"the examples of {name} after the first {sample.count:,}")
         return sample
 
     def _end(self, role: DataRole, task: seqio.Task) -> SourceEnd:
         end = find_end(task, role, self._seconds())
         if not end.ended and end.period is None:
-            self._doubt(f"whether {task.name} {role.dataset.split} ends: {end.read:,} examples of its source came")
+            self._report.leave_open(
+                f"whether {task.name} {role.dataset.split} ends: {end.read:,} examples of its source came"
+            )
         return end
 
     def _explain(self, error: Exception, task: seqio.Task, role: DataRole) -> None:
         log_traceback(error)
         remote = _REMOTE.search(str(error)) if isinstance(error, tf.errors.OpError) else None
         if remote:  # most often a vocabulary
-            self._doubt(f"the examples of {task.name} {role.dataset.split}: {remote.group()} cannot be read here")
+            self._report.leave_open(
+                f"the examples of {task.name} {role.dataset.split}: {remote.group()} cannot be read here"
+            )
         else:
             self._report.add([self._finding(error, task, role)])
 
@@ -282,7 +286,3 @@ class _Sampler:
 
     def _left(self) -> float:
         return max(0.0, self._until - time.monotonic())
-
-    def _doubt(self, what: str) -> None:
-        if what not in self._report.not_checked:
-            self._report.not_checked.append(what)

@@ -68,8 +68,9 @@ def _vocabularies(run: Resolved, report: StageReport) -> None:
     for vocabulary, _ in users:
         if run.is_vocabulary_guessed(vocabulary):
             file, size = vocabulary_file(vocabulary), vocabulary_size(vocabulary)
-            doubt = f"how many ids {file} has: {size} is a guess, from its name and the rows of the embedding"
-            report.not_checked += [doubt] if doubt not in report.not_checked else []
+            report.leave_open(
+                f"how many ids {file} has: {size} is a guess, from its name and the rows of the embedding"
+            )
     rows = [(", ".join(names), *_vocabulary(vocabulary)) for vocabulary, names in users]
     if rows:
         report.fact("vocabulary", columns(rows, ("of", "kind", "ids", "extra", "pad", "eos", "unk", "file")))
@@ -169,8 +170,9 @@ def _rates(run: Resolved, report: StageReport) -> None:
         weights = weights_of(mixture)  # a function usually depends on the task's size, which may be generated
         sized = [t.name for t in mixture.tasks if callable(weights.get(t.name)) and run.standins.has_generated_size(t)]
         if sized:
-            doubt = f"the rates of {mixture.name}: how many examples {', '.join(sized)} has is not known here"
-            report.not_checked += [doubt] if doubt not in report.not_checked else []
+            report.leave_open(
+                f"the rates of {mixture.name}: how many examples {', '.join(sized)} has is not known here"
+            )
         if (mixture.name, table) not in said:  # another split usually has the same rates
             said.add((mixture.name, table))
             report.fact(f"rates of {mixture.name} {split}", table)

@@ -211,7 +211,9 @@ class _Loader:
         full_name = f"{path}:{name}" if name else path
         if samples := self._rows.get(full_name) or self._rows.get(path):
             self._note(full_name, f"{samples.number} declared rows")
-            return _Made(self._module, samples).load(options.get("split"), streaming=bool(options.get("streaming")))
+            split = options.get("split")
+            whole = None if split is None else str(split)
+            return _load(self._module, samples, whole, streaming=bool(options.get("streaming")))
         if self._policy is StandInPolicy.OFF or path in _FROM_FILES or os.path.exists(path):
             return self.original(path, name, *args, **options)
         try:
@@ -246,46 +248,38 @@ class _Loader:
                 place.HF_HUB_OFFLINE = value
 
 
-class _Made:
-    """Declared rows in the form that ``load_dataset`` returns."""
+def _load(module: Any, samples: Samples, split: str | None, *, streaming: bool) -> Any:
+    """Returns declared rows as ``load_dataset`` does: ``train``, ``train[:10%]``, ``train+test``, or all for None.
 
-    def __init__(self, module: Any, samples: Samples) -> None:
-        self._module = module
-        self._every = samples.splits.get(EVERY_SPLIT)
-        named = {split: rows for split, rows in samples.splits.items() if split != EVERY_SPLIT}
-        usual = dict.fromkeys(USUAL_SPLITS, self._every) if self._every is not None else {}
-        self._splits = usual | named
+    All are the declared splits, and the usual ones if rows are for all. Streams have only whole splits.
 
-    def load(self, split: Any, *, streaming: bool) -> Any:
-        """Returns one split, or all if ``split`` is None: the declared ones, and the usual ones if rows are for all."""
-        if split is None:
-            kind = self._module.IterableDatasetDict if streaming else self._module.DatasetDict
-            return kind({name: self._of(rows, streaming) for name, rows in self._splits.items()})
-        return self._of(self._rows_of(str(split), streaming=streaming), streaming)
+    Raises:
+      ValueError: nothing is declared for such a split.
+    """
+    every = samples.rows(EVERY_SPLIT)
+    usual = dict.fromkeys(USUAL_SPLITS, every) if every is not None else {}
+    splits = usual | {name: rows for name, rows in samples.splits.items() if name != EVERY_SPLIT}
 
-    def _of(self, rows: Sequence[Row], streaming: bool) -> Any:
-        dataset = self._module.Dataset.from_list(list(rows))
+    def dataset_of(rows: Sequence[Row]) -> Any:
+        dataset = module.Dataset.from_list(list(rows))
         return dataset.to_iterable_dataset(num_shards=min(_SHARDS, len(rows))) if streaming else dataset
 
-    def _rows_of(self, split: str, *, streaming: bool) -> list[Row]:
-        """Returns the rows of ``train``, ``train[:10%]`` or ``train+test``. Streams have only whole splits.
-
-        Raises:
-          ValueError: nothing is declared for such a split.
-        """
-        if streaming:
-            return list(self._named(split))
-        from datasets.arrow_reader import ReadInstruction
-
-        sizes = {part: len(self._named(part)) for part in (text.partition("[")[0] for text in split.split("+"))}
-        parts = ReadInstruction.from_spec(split).to_absolute(sizes)
-        return [row for part in parts for row in self._named(part.splitname)[part.from_ : part.to]]
-
-    def _named(self, split: str) -> Sequence[Row]:
-        rows = self._splits.get(split, self._every)
+    def named(name: str) -> Sequence[Row]:
+        rows = samples.rows(name)
         if rows is None:
-            raise ValueError(f"Bad split: {split}. Available splits: {list(self._splits)}")
+            raise ValueError(f"Bad split: {name}. Available splits: {list(splits)}")
         return rows
+
+    if split is None:
+        kind = module.IterableDatasetDict if streaming else module.DatasetDict
+        return kind({name: dataset_of(rows) for name, rows in splits.items()})
+    if streaming:
+        return dataset_of(named(split))
+    from datasets.arrow_reader import ReadInstruction
+
+    sizes = {part: len(named(part)) for part in (text.partition("[")[0] for text in split.split("+"))}
+    parts = ReadInstruction.from_spec(split).to_absolute(sizes)
+    return dataset_of([row for part in parts for row in named(part.splitname)[part.from_ : part.to]])
 
 
 @functools.cache

@@ -46,9 +46,7 @@ def files_of(task: seqio.Task, split: str) -> Sequence[str] | None:
         return None
     try:
         files: Sequence[str] = task.source.list_shards(split)
-    except (tf.errors.OpError, OSError, LookupError):
-        return None
-    except (ValueError, AssertionError):  # TFDS does not have the dataset or version
+    except (tf.errors.OpError, OSError, LookupError, ValueError, AssertionError):  # the last two are of TFDS
         return None
     return files
 
@@ -102,15 +100,17 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
     before = task.source
     dtypes = _dtypes_of(before)
     as_read = _line_of if isinstance(before, seqio.TextLineDataSource) else dict
-    own = {split: _Rows([as_read(row) for row in rows], dtypes) for split, rows in samples.splits.items()}
+    own = {
+        split: _dataset_of([_tensors(as_read(row), dtypes) for row in rows]) for split, rows in samples.splits.items()
+    }
     every = own.pop(EVERY_SPLIT, None)
     splits = dict.fromkeys((*own, *_splits_of(before, everything=every is not None)))
 
     def declared_rows(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
         rows = own.get(split, every)
-        return rows.dataset() if rows else before.get_dataset(split, shuffle=shuffle_files, seed=seed)
+        return before.get_dataset(split, shuffle=shuffle_files, seed=seed) if rows is None else rows
 
-    counts = {split: len(rows) for split in splits if (rows := own.get(split, every))}
+    counts = {split: len(rows) for split in splits if (rows := samples.rows(split)) is not None}
     source = seqio.FunctionDataSource(
         declared_rows,
         splits=tuple(splits),
@@ -175,23 +175,11 @@ def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
         return {}
 
 
-class _Rows:
-    """Rows as a tf.data.Dataset."""
-
-    def __init__(self, rows: Sequence[Any], dtypes: Any) -> None:
-        self._rows = [_tensors(row, dtypes) for row in rows]
-        self._signature = tf.nest.map_structure(lambda *values: _spec(values), *self._rows)
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def dataset(self) -> tf.data.Dataset:
-        """Returns the rows in order. A dimension whose size differs between rows is unknown."""
-        dataset = tf.data.Dataset.from_generator(self._iterate, output_signature=self._signature)
-        return dataset.apply(tf.data.experimental.assert_cardinality(len(self._rows)))
-
-    def _iterate(self) -> Iterator[Any]:
-        return iter(self._rows)
+def _dataset_of(rows: Sequence[Any]) -> tf.data.Dataset:
+    """Returns the rows in order. A dimension whose size differs between rows is unknown."""
+    signature = tf.nest.map_structure(lambda *values: _spec(values), *rows)
+    dataset = tf.data.Dataset.from_generator(lambda: iter(rows), output_signature=signature)
+    return dataset.apply(tf.data.experimental.assert_cardinality(len(rows)))
 
 
 def _tensors(value: Any, dtype: Any) -> Any:
@@ -300,9 +288,7 @@ def _prepared(
         )
     except tfds.CannotGenerate as error:
         return GeneratedTfds(name, data_dir, str(error))
-    except (
-        Exception
-    ):  # the name, the version or the user's builder is wrong: rules on TFDS or the reading of the data report it
+    except Exception:  # the name, the version or the user's builder is wrong, which a rule or the reading reports
         return None
     return GeneratedTfds(name, data_dir)
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from t5x_harness.standins.pieces import WORDS
 from t5x_harness.standins.rows import USUAL_SPLITS
+from t5x_harness.standins.vocabularies import WORDS
 from t5x_harness.upstream.seqio import list_length, made_splits, source_of_splits, use_examples
 
 if TYPE_CHECKING:
