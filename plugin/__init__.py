@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
     with usage_errors():
         session = config.stash[SESSION] = HarnessSession(config, reports.write_runs)
         session.settings.check()
-        promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(config, session)
+        promoted = config.stash[promotion.PROMOTION] = promotion.Promotion(session)
         if promoted.active:
             _ = promoted.settings
     warn_of_old_names(config)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from t5x_harness.promotion.marker import ResourcesError
-from t5x_harness.promotion.settings import NOT_SENT
+from t5x_harness.promotion.settings import NOT_SENT, order_of
 from t5x_harness.upstream.pytest import skip_at_item
 
 from .gin_items import StageItem
@@ -59,8 +59,12 @@ class ShippedItem(JobItem):
         )
         shipped.test = ShippedTest(
             local,
-            lambda: promotion.order(
-                shipped.name, promotion.resources(shipped), session.settings.slice_name, promotion.targets.of(shipped)
+            lambda: order_of(
+                shipped.name,
+                promotion.resources(shipped),
+                promotion.settings,
+                promotion.targets.of(shipped),
+                session.settings.slice_name,
             ),
             lambda: promotion.jobs,
         )

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from t5x_harness.promotion.marker import AOT, SMOKE, ResourcesError, promotes, selects, selects_only
-from t5x_harness.promotion.session import EmulationError
 from t5x_harness.settings.command_line import OLD_NAMES, layers_of, pytest_name
 from t5x_harness.settings.configuration import Configuration, merged
 from t5x_harness.settings.forms import Layer, SettingsError
@@ -260,7 +259,7 @@ def usage_errors(before: str = "") -> Iterator[None]:
     """Makes pytest show mistakes in settings like its own errors, without a traceback; ``before`` names the place."""
     try:
         yield
-    except (SettingsError, ResourcesError, VertexTargetError, EmulationError) as error:
+    except (SettingsError, ResourcesError, VertexTargetError) as error:
         raise pytest.UsageError(f"{before}{error}") from None
 
 

@@ -2,31 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = [
-    "BRIEF_VARIABLE",
-    "CACHE_VARIABLE",
-    "COMMIT_VARIABLE",
-    "EXACT_NUMERICS_VARIABLE",
-    "MODE_VARIABLE",
-    "NETWORK_VARIABLE",
-    "PATCH_VARIABLE",
-    "POD_VARIABLE",
-    "REQUIREMENTS_VARIABLE",
-    "ROOT_VARIABLE",
-    "RUNTIME_FOLDER_VARIABLE",
-    "RUNTIME_VARIABLE",
-    "SHRINK_VARIABLE",
-    "SLICE_VARIABLE",
-    "SOURCE_VARIABLE",
-    "STANDINS_VARIABLE",
-    "START_VARIABLE",
-    "TPU_AOT_VARIABLE",
-    "TPU_NUMERICS_VARIABLE",
-    "TPU_VM_VARIABLE",
-    "VERTEX_PREFIX",
-    "WORKER_SOCKET_VARIABLE",
-]
-
 # Which T5X runs, and on what.
 RUNTIME_VARIABLE = "T5X_HARNESS_RUNTIME"
 """The runtime that ``exec`` asked for: auto, installed or embedded."""

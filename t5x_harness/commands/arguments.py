@@ -219,6 +219,7 @@ def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
       ModelDirError: a run cannot have the folder that it requests.
       ProjectError: pyproject.toml has a mistake in it.
     """
+    from t5x_harness.lint.stage import missing_gin_files
     from t5x_harness.runs.model_dirs import ensure_model_dirs
     from t5x_harness.runtime.choice import RuntimeChoiceError
     from t5x_harness.slices.slice import SliceError, get_slice
@@ -227,20 +228,12 @@ def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
         specs = specs_of(arguments, Path.cwd())
         for name in dict.fromkeys(spec.slice for spec in specs):
             get_slice(name)
-        _require_files(specs)
+        if missing := [each for spec in specs for each in missing_gin_files(spec)]:
+            raise UsageError(missing[0])
         ensure_model_dirs(specs)
     except (SliceError, RuntimeChoiceError) as error:
         raise UsageError(str(error)) from None
     return specs
-
-
-def _require_files(specs: Sequence[RunSpec]) -> None:
-    """Refuses missing gin files before anything else is read."""
-    from t5x_harness.lint.stage import missing_gin_files
-
-    for spec in specs:
-        for missing in missing_gin_files(spec):
-            raise UsageError(missing)
 
 
 def _specs(configuration: Configuration, arguments: argparse.Namespace) -> Iterator[RunSpec]:

@@ -27,7 +27,7 @@ from t5x_harness.settings.options import RUNS
 from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
-from t5x_harness.variables import ROOT_VARIABLE, TPU_NUMERICS_VARIABLE
+from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE, TPU_NUMERICS_VARIABLE
 
 EPILOG = """\
 examples:
@@ -119,7 +119,14 @@ def main(args: argparse.Namespace) -> int:
         environment = _environment(args)
         words, environment = _with_gcs(command, environment, args.gcs_paths)
         if args.network == "forbid":
-            environment = _confined(environment)
+            from t5x_harness.system import network, network_filter
+
+            # The kernel keeps this process, which becomes the command, from reaching beyond this machine.
+            if not network_filter.install():
+                why = "this kernel lets no process ask before it connects (seccomp)"
+                raise _Refused(f"--network=forbid: {why}", _NOT_HAD)
+            changes = network.run_environment(allowed=False, environment=environment)
+            environment = {name: value for name, value in {**environment, **changes}.items() if value is not None}
     except _Refused as refused:
         return _failed(*refused.args)
     # Otherwise, Python's buffers would be lost with the process.
@@ -205,7 +212,6 @@ def _with_gcs(
 ) -> tuple[list[str], dict[str, str]]:
     """Returns the words and variables with which the command sees the environment's buckets at ``/gcs``."""
     from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, launched, refusal
-    from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 
     root = environment.get(ROOT_VARIABLE)
     if paths == "off" or not root:
@@ -230,20 +236,6 @@ def _with_gcs(
             file=sys.stderr,
         )
     return words, seen
-
-
-def _confined(environment: Mapping[str, str]) -> dict[str, str]:
-    """Makes the kernel keep this process, which becomes the command, from reaching beyond this machine.
-
-    Returns:
-      The environment without proxies that are on other machines.
-    """
-    from t5x_harness.system import network, network_filter
-
-    if not network_filter.install():
-        raise _Refused("--network=forbid: this kernel lets no process ask before it connects (seccomp)", _NOT_HAD)
-    changes = network.run_environment(allowed=False, environment=environment)
-    return {name: value for name, value in {**environment, **changes}.items() if value is not None}
 
 
 def _failed(message: str, status: int) -> int:

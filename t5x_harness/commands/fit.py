@@ -16,7 +16,6 @@ from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage
 
 if TYPE_CHECKING:
     from t5x_harness.aot.request import AotRun
-    from t5x_harness.aot.search import FitGrid, FitRow, FitSearch
     from t5x_harness.aot.variants import RunVariant
     from t5x_harness.commands.fit_output import FitReport
     from t5x_harness.runs.run import Run
@@ -108,28 +107,19 @@ def main(arguments: argparse.Namespace) -> int:
       UsageError: the arguments are wrong.
     """
     from t5x_harness.aot import libtpu
+    from t5x_harness.aot.variants import REMAT
     from t5x_harness.system.own_folders import own_folder
 
     spec = _spec(arguments)
     slices = _slices(arguments, spec)
-    _require_names(arguments)
+    for option, names, known in (("--programs", arguments.programs, _PROGRAMS), ("--remat", arguments.remat, REMAT)):
+        for name in names or ():
+            if name not in known:
+                raise UsageError(f"{option} {name}: choose of {', '.join(known)}")
     if not libtpu.is_installed():
         raise UsageError(f"fit: {libtpu.LibtpuMissing()}")
     with own_folder("t5x-harness-fit-") as folder:
         return _found(arguments, spec, slices, folder.path)
-
-
-def search_rows(search: FitSearch, grid: FitGrid, rows: list[FitRow]) -> bool:
-    """Appends a row for each combination to ``rows``.
-
-    Returns:
-      Whether the rows are complete; False if the search was interrupted.
-    """
-    try:
-        rows.extend(search.rows(grid))
-    except KeyboardInterrupt:
-        return False
-    return True
 
 
 def _list_of(parse: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
@@ -151,8 +141,8 @@ def _spec(arguments: argparse.Namespace) -> RunSpec:
         names = ", ".join(spec.name for spec in specs)
         raise UsageError(f"fit takes one config, and these are {len(specs)}: {names}")
     (spec,) = specs
-    for missing in missing_gin_files(spec):
-        raise UsageError(missing)
+    if missing := missing_gin_files(spec):
+        raise UsageError(missing[0])
     try:
         runtime_of(spec)
     except RuntimeChoiceError as error:
@@ -175,18 +165,6 @@ def _slices(arguments: argparse.Namespace, spec: RunSpec) -> list[str]:
     if name not in known:
         raise UsageError(f"--generation {name}: choose one of {', '.join(known)}")
     return [f"{name}-{size}" for size, _ in known[name].sizes]
-
-
-def _require_names(arguments: argparse.Namespace) -> None:
-    from t5x_harness.aot.variants import REMAT
-
-    for option, names, known in (
-        ("--programs", arguments.programs, _PROGRAMS),
-        ("--remat", arguments.remat, REMAT),
-    ):
-        for name in names or ():
-            if name not in known:
-                raise UsageError(f"{option} {name}: choose of {', '.join(known)}")
 
 
 def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], folder: Path) -> int:
@@ -266,7 +244,7 @@ def _search(
     )
     found.programs = wanted
     search = FitSearch(described, run.spec, compiler, arguments.hours, found.prices, progress.begin)
-    found.is_complete = search_rows(search, grid, found.rows)
+    found.rows.extend(search.rows(grid))  # an interruption leaves the rows before it
 
 
 def _microbatches(run: AotRun, programs: tuple[str, ...]) -> tuple[int | None, ...]:

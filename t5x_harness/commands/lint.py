@@ -14,7 +14,7 @@ from t5x_harness.commands.arguments import UsageError, add_run_arguments, checke
 from t5x_harness.commands.report_output import write_report
 from t5x_harness.findings.printable import printable
 from t5x_harness.lint.classify import RunIf
-from t5x_harness.lint.fixes import Config, FixedFile, Fixes, fix, write_atomically
+from t5x_harness.lint.fixes import Config, Fixes, fix, write_atomically
 from t5x_harness.report.report import Report
 from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import runtime_of
@@ -141,7 +141,10 @@ def _fix(fixes: Fixes, arguments: argparse.Namespace) -> None:
     beside: TextIO = sys.stdout if arguments.format == "text" or arguments.output is not None else sys.stderr
     _write_diffs(fixes, beside)
     for file in fixes.files:
-        _write(file)
+        try:
+            write_atomically(file.path, file.after)
+        except OSError as error:
+            raise UsageError(f"cannot write {file.shown}: {error.strerror}") from None
     print(f"{_summary(fixes, 'fixed')}\n", file=beside)
     _explain_left(fixes)
 
@@ -151,13 +154,6 @@ def _write_diffs(fixes: Fixes, stream: TextIO) -> None:
     for file in fixes.files:
         stream.write(printable(file.diff) if stream.isatty() else file.diff)
     stream.flush()
-
-
-def _write(file: FixedFile) -> None:
-    try:
-        write_atomically(file.path, file.after)
-    except OSError as error:
-        raise UsageError(f"cannot write {file.shown}: {error.strerror}") from None
 
 
 def _summary(fixes: Fixes, done: str) -> str:

@@ -79,7 +79,12 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
     def tell() -> None:
         for printer in printers:
             printer.close()
-        _write_interrupted(Report(tuple(results), seconds=time.perf_counter() - arguments.started), arguments)
+        if results:  # as text, because programs only get complete reports
+            report = Report(tuple(results), seconds=time.perf_counter() - arguments.started)
+            to_programs = arguments.format != "text" and arguments.output is None
+            write_for_the_terminal(report, arguments, sys.stderr if to_programs else sys.stdout)
+        not_written = arguments.output or (f"--format {arguments.format}" if arguments.format != "text" else "")
+        note("interrupted" + (f"; {not_written} was not written" if not_written else ""))
 
     def on_interrupt(known: Sequence[RunResult]) -> None:
         ending.begin()
@@ -115,12 +120,3 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
         ending.restore()
         for printer in printers:
             printer.close()
-
-
-def _write_interrupted(report: Report, arguments: argparse.Namespace) -> None:
-    """Prints the results of interrupted runs as text; programs only get complete reports."""
-    if report.results:
-        to_programs = arguments.format != "text" and arguments.output is None
-        write_for_the_terminal(report, arguments, sys.stderr if to_programs else sys.stdout)
-    not_written = arguments.output or (f"--format {arguments.format}" if arguments.format != "text" else "")
-    note("interrupted" + (f"; {not_written} was not written" if not_written else ""))

@@ -134,7 +134,7 @@ class PrintedBatch:
         self._all_well = True
 
     def __enter__(self) -> Self:
-        self._batch.begin()
+        self._batch.interrupts.begin()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
@@ -142,7 +142,7 @@ class PrintedBatch:
             if isinstance(error, KeyboardInterrupt):
                 self._batch.cancel(self._output.note, _MESSAGES)
         finally:
-            self._batch.end()
+            self._batch.interrupts.end()
 
     def launch(self, job: T5XJob, *, duplicate: bool) -> None:
         """Sends a job.

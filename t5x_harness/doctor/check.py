@@ -97,10 +97,6 @@ class Environment:
         found = self.by_name.get(name)
         return found.version if found else None
 
-    def requirers(self, name: str) -> tuple[Installed, ...]:
-        """Returns the installed distributions that require another one by name."""
-        return tuple(d for d in self.by_name.values() if any(r.name == name for r in required(d.requires)))
-
     def recorded_requirement(self, name: str) -> Requirement | None:
         """Returns the bounds that the record sets for a distribution; None if it sets none."""
         return next((r for r in required(self.recorded, "t5x") if r.name == name), None)

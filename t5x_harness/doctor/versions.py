@@ -38,7 +38,7 @@ def _clash(environment: Environment, kept: str, rival: str) -> Defect | None:
         return None
     wanted = environment.recorded_requirement(kept)
     target = f"'{kept}{wanted.specifier}'" if wanted else kept
-    askers = environment.requirers(rival)
+    askers = [d for d in environment.by_name.values() if any(r.name == rival for r in required(d.requires))]
     asked = f" ({', '.join(str(a) for a in askers)} requires {rival})" if askers else ""
     again = "".join(
         f"; with {a.name}, use --no-deps: pip install --no-deps {a.name}=={a.version}, or {rival} comes back"

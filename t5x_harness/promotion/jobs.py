@@ -212,7 +212,7 @@ class PromotedJobs:
             self._show(_printed(job, message, staged))
             self._check(job, message)
             raise JobNotSent(NOT_SENT)
-        self._batch.begin()
+        self._batch.interrupts.begin()
         if self._settings.reuse:
             return self._sent_before(job)
         self._check(job, message)
@@ -289,7 +289,7 @@ class PromotedJobs:
         try:
             self._batch.cancel(lines.append, _MESSAGES)
         finally:
-            self._batch.end()
+            self._batch.interrupts.end()
         return lines
 
     def _check(self, job: ContainerJob, message: Any) -> None:

@@ -56,7 +56,9 @@ def listed_files(root: Path, module: Path, globs: Sequence[str] = (), settings: 
       PackingError: a file is outside ``root``, or a glob matches nothing.
     """
     root = root.resolve()
-    found = {_inside(root, module, "the test's module"), *_package(module), *_conftests(root, module)}
+    found = {_inside(root, module, "the test's module"), *_package(module)}
+    above = (folder / _CONFTEST for folder in module.resolve().parents if folder.is_relative_to(root))
+    found.update(conftest for conftest in above if conftest.is_file())
     if settings is not None and settings.is_file() and settings.resolve().is_relative_to(root):
         found.add(settings)
     for glob in globs:
@@ -106,18 +108,14 @@ def unpack(archive: TestArchive, digest: str, folder: Path) -> None:
         with tarfile.open(fileobj=io.BytesIO(archive.content), mode="r:gz") as content:
             entries = content.getmembers()
             for entry in entries:
-                _check_entry(entry)
+                path = PurePosixPath(entry.name)
+                if path.is_absolute() or ".." in path.parts or not path.parts:
+                    raise PackingError(f"the archive's entry {entry.name!r} leads out of its folder")
+                if not entry.isfile():
+                    raise PackingError(f"the archive's entry {entry.name!r} is not a plain file")
             content.extractall(folder, entries, filter="data")
     except (tarfile.TarError, OSError, EOFError) as error:
         raise PackingError(f"the archive cannot be unpacked: {error}") from None
-
-
-def _check_entry(entry: tarfile.TarInfo) -> None:
-    path = PurePosixPath(entry.name)
-    if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise PackingError(f"the archive's entry {entry.name!r} leads out of its folder")
-    if not entry.isfile():
-        raise PackingError(f"the archive's entry {entry.name!r} is not a plain file")
 
 
 def _inside(root: Path, path: Path, what: str) -> Path:
@@ -138,13 +136,6 @@ def _package(module: Path) -> Iterator[Path]:
         top, folder = folder, folder.parent
     if top is not None:
         yield from (path for path in top.rglob("*.py") if path.is_file())
-
-
-def _conftests(root: Path, module: Path) -> Iterator[Path]:
-    """Yields the conftests of the module's folder and of every folder above it, up to the root."""
-    for folder in module.resolve().parents:
-        if folder.is_relative_to(root) and (folder / _CONFTEST).is_file():
-            yield folder / _CONFTEST
 
 
 def _matches(root: Path, glob: str) -> list[Path]:

@@ -73,26 +73,6 @@ class JobResults:
                 yield Measure(name.removeprefix("eval/"), values[step], of=task)  # some loggers add this prefix
 
 
-@dataclasses.dataclass(frozen=True)
-class Earlier:
-    """The files in a job's folder before the job was sent, which are not its results.
-
-    Attributes:
-      files: the sizes of these files in bytes, by name; empty for a new folder.
-    """
-
-    files: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-    @property
-    def last_step(self) -> int:
-        """The step of the last checkpoint, from which training continues; 0 if there is none."""
-        return max((checkpoint.step for checkpoint in _checkpoints("", self.files)), default=0)
-
-    def is_all_of(self, files: Mapping[str, int]) -> bool:
-        """Returns whether nothing has been written since then."""
-        return bool(self.files) and files.items() <= self.files.items()
-
-
 def read_results(folder: Folder) -> JobResults:
     """Reads the results that a job has written into its folder so far.
 
@@ -141,7 +121,6 @@ def _checkpoints(address: str, names: Mapping[str, int]) -> tuple[Checkpoint, ..
     return tuple(Checkpoint(step, f"{address}/checkpoint_{step}", size) for step, size in sorted(sizes.items()))
 
 
-NOTHING = Earlier()
 _NO_EVALUATION = "the job evaluates nothing by itself: bind infer_eval_dataset_cfg or train_eval_dataset_cfg"
 _NO_PREDICTIONS = (
     "predictions: the job wrote none; training does with infer_eval_dataset_cfg and a JSONLogger in its evaluator"
@@ -166,7 +145,7 @@ def stages_of_job(
     *,
     first_step: int,
     log: Path,
-    earlier: Earlier = NOTHING,
+    earlier: Mapping[str, int],
     tpu: Machine | None = None,
 ) -> dict[Stage, StageResult]:
     """Makes the results of the stages that execute: of all of them, or only of the first if it failed.
@@ -178,11 +157,11 @@ def stages_of_job(
       found: the results that the job wrote.
       first_step: the step that training starts from.
       log: the file with the job's log.
-      earlier: the files in the job's folder before it was sent.
+      earlier: the sizes, by name, of the files in the job's folder before it was sent, which are not its results.
       tpu: the machine, if the job has to run on that machine's TPU.
     """
     first, *later = executing
-    done = _first(first, ended, job, found, max(first_step, earlier.last_step), log, earlier)
+    done = _first(first, ended, job, found, first_step, log, earlier)
     if ended.succeeded and tpu is not None:
         done = _on_tpu(done, ended.ran_on, job, tpu)
     if done.outcome is Outcome.FAILED:
@@ -220,17 +199,19 @@ def _first(
     found: JobResults,
     first_step: int,
     log: Path,
-    earlier: Earlier,
+    earlier: Mapping[str, int],
 ) -> StageResult:
     if not ended.succeeded:
         code, message, fix = ending(ended, job)
         finding = Finding(code, Severity.ERROR, stage, message, fix=fix)
         tail = read_tail(log) if log.exists() else ""
         return StageResult(stage, Outcome.FAILED, (finding,), not_checked=ended.notes, log_tail=tail)
-    exercised = max(0, found.steps - first_step) if stage is Stage.TRAIN else _examples(found)
-    if stage is not Stage.TRAIN and earlier.is_all_of(found.files):
-        exercised = 0
-    new = "nothing" if not earlier.files else f"nothing new (earlier jobs came to step {earlier.last_step})"
+    step = max((checkpoint.step for checkpoint in _checkpoints("", earlier)), default=0)
+    if stage is Stage.TRAIN:
+        exercised = max(0, found.steps - max(first_step, step))  # training continues from the last checkpoint there
+    else:
+        exercised = 0 if earlier and found.files.items() <= earlier.items() else _examples(found)
+    new = f"nothing new (earlier jobs came to step {step})" if earlier else "nothing"
     measures = tuple(_measures(stage, found))
     result = StageResult(
         stage,
@@ -280,7 +261,8 @@ def _facts(found: JobResults) -> Iterator[tuple[str, str]]:
 
 def _evaluated(found: JobResults) -> StageResult:
     """Makes the result of the evaluations during training, each from its last step."""
-    evaluated = found.evaluated or _last(found.metrics, "training_eval/")
+    losses = (n for n in found.metrics if n.startswith("training_eval/") and n.endswith("/loss"))
+    evaluated = found.evaluated or {name: found.metrics[name] for name in losses}
     if not evaluated:
         return _left_out(Stage.EVAL, _NO_EVALUATION)
     last = {name: values[max(values)] for name, values in sorted(evaluated.items())}
@@ -314,10 +296,6 @@ def _measures(stage: Stage, found: JobResults) -> Iterator[Measure]:
         yield from found.metrics_of_tasks
     elif found.predictions:
         yield Measure("predictions", len(found.predictions), "lines")
-
-
-def _last(metrics: Mapping[str, Mapping[int, float]], prefix: str) -> dict[str, Mapping[int, float]]:
-    return {name: values for name, values in metrics.items() if name.startswith(prefix) and name.endswith("/loss")}
 
 
 def _examples(found: JobResults) -> int:

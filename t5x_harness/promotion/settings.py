@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Self
 
 from t5x_harness.promotion.marker import ResourcesError, TpuResources, resources_in
 from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
 from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS, Machine, MachineError
-from t5x_harness.vertex.target import EMULATED, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target, variable_of
+from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
 DEFAULT_PARALLEL = 4
 
@@ -70,48 +70,9 @@ class PromotionSettings:
         """Whether jobs go to the emulated Google Cloud."""
         return self.service == "emulated"
 
-    @property
-    def placeholders(self) -> Mapping[str, str]:
-        """The values for fields of the target that are not given."""
-        return EMULATED if self.emulated else PLACEHOLDERS if self.dry_run else {}
-
     def shrinks(self, resources: TpuResources) -> bool:
         """Returns whether a test with these resources runs at the sizes of smoke."""
         return not resources.full_size if resources.full_size is not None else self.emulated
-
-
-def target_of(
-    settings: PromotionSettings,
-    given: Mapping[str, str | None],
-    environment: Mapping[str, str],
-    project: Mapping[str, str],
-    option_of: Callable[[str], str],
-) -> VertexTarget:
-    """Finds the target of jobs.
-
-    Args:
-      settings: the settings of the session, whose placeholders fill fields that are not given.
-      given: the values from the command line and pytest's ini file, by field.
-      environment: the environment variables of the process.
-      project: the table in the project's file.
-      option_of: returns the name of a field's option, for messages.
-
-    Raises:
-      VertexTargetError: values are missing, in which case the message says how to set each; or a value is invalid.
-    """
-    try:
-        return find_target(given, environment, project, settings.placeholders)
-    except VertexTargetError as error:
-        if not error.missing:
-            raise
-        ways = "\n".join(f"    {name}: {option_of(name)}=… or {variable_of(name)}" for name in error.missing)
-        raise VertexTargetError(
-            f"tests are promoted to TPU jobs, and no Vertex AI target is configured. Missing:\n{ways}\n"
-            "    or [tool.t5x_harness.vertex] of pyproject.toml, or a conftest's own fixture vertex_target\n"
-            "    without a cloud: --t5x-vertex=emulated runs the jobs on this machine, against an emulated Vertex AI; "
-            "--t5x-tpu-dry-run shows them with placeholders",
-            error.missing,
-        ) from None
 
 
 _EMULATED_SECONDS = 900

@@ -11,7 +11,7 @@ from t5x_harness.buckets.addresses import GS, mounted
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, JobNotSent, PromotedJobs
 from t5x_harness.promotion.marker import ResourcesError
-from t5x_harness.promotion.packing import PackingError, TestArchive, listed_files, pack
+from t5x_harness.promotion.packing import PackingError, listed_files, pack
 from t5x_harness.promotion.results import ending
 from t5x_harness.promotion.settings import JobOrder
 from t5x_harness.promotion.shipped import ShipFailed, ShippedOutcome, ShippedOutcomeError
@@ -22,49 +22,6 @@ from t5x_harness.vertex.launching import LaunchedJob
 
 _COMMAND = ("python", "-m", "t5x_harness.promotion.inside")
 _ARCHIVE, _OUTCOME = "test.tar.gz", "outcome.json"
-
-
-def ship(
-    nodeid: str,
-    archive: TestArchive,
-    order: JobOrder,
-    ini: str | None = None,
-    python_path: Sequence[str] = (),
-    live: bool = False,
-) -> tuple[ContainerJob, Mapping[str, Sequence[StagedFile]]]:
-    """Makes the job that runs a packed test; returns the job and the files that it needs, by ``gs://…`` folders.
-
-    Args:
-      nodeid: the test's node id, relative to the archive's root.
-      archive: the packed test.
-      order: the order for the job.
-      ini: pytest's ini file in the archive.
-      python_path: the folders in the archive for the import path.
-      live: whether the test's output goes to the job's log at once instead of to its report.
-    """
-    stage = f"{GS}{order.target.bucket}/t5x-harness/shipped/{archive.digest[:16]}"
-    name, stamp = plain_name(order.name, "test"), unique_stamp()
-    output = f"{GS}{order.target.bucket}/t5x-harness/runs/{name}/{stamp}"
-    does = (
-        f"--archive={mounted(stage)}/{_ARCHIVE}",
-        f"--sha256={archive.digest}",
-        *([f"--ini={ini}"] if ini else []),
-        *(f"--python-path={folder}" for folder in python_path),
-    )
-    digest = digest_of([*does, nodeid, order.target.image, dataclasses.asdict(order.machine), dict(order.env)])
-    job = dataclasses.replace(
-        order,
-        name=f"{name}-{stamp}",
-        command=_COMMAND,
-        # A test's name may contain text that Vertex AI would expand as a variable.
-        args=tuple(
-            word.replace("$(", "$$(")
-            for word in (*does, *(["--live"] if live else []), f"--outcome={mounted(output)}/{_OUTCOME}", "--", nodeid)
-        ),
-        output=output,
-        labels={**order.labels, **labels_of(digest)},
-    )
-    return job, {stage: [StagedFile(_ARCHIVE, archive.content)]}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +36,7 @@ class LocalTest:
       globs: the globs of further files that it needs.
       ini: pytest's ini file.
       python_path: the folders to import from.
-      live: whether the test's output is shown instead of captured.
+      live: whether the test's output goes to the job's log at once instead of to its report.
     """
 
     name: str
@@ -92,17 +49,35 @@ class LocalTest:
     live: bool
 
     def shipment(self, order: JobOrder) -> tuple[ContainerJob, Mapping[str, Sequence[StagedFile]]]:
-        """Packs the test and makes the job that runs it; see :func:`ship`.
+        """Packs the test; returns the job that runs it, and the files that the job needs, by ``gs://…`` folders.
 
         Raises:
           PackingError: a file that it needs does not exist or cannot be packed.
         """
         files = listed_files(self.root, self.file, self.globs, self.ini)
-        ini = self.ini.relative_to(self.root).as_posix() if self.ini is not None and self.ini in files else None
-        folders = [
-            path.relative_to(self.root).as_posix() for path in self.python_path if path.is_relative_to(self.root)
-        ]
-        return ship(self.nodeid, pack(self.root, files), order, ini, folders, self.live)
+        archive = pack(self.root, files)
+        stage = f"{GS}{order.target.bucket}/t5x-harness/shipped/{archive.digest[:16]}"
+        name, stamp = plain_name(order.name, "test"), unique_stamp()
+        output = f"{GS}{order.target.bucket}/t5x-harness/runs/{name}/{stamp}"
+        folders = [path.relative_to(self.root) for path in self.python_path if path.is_relative_to(self.root)]
+        does = (
+            f"--archive={mounted(stage)}/{_ARCHIVE}",
+            f"--sha256={archive.digest}",
+            *(f"--ini={path.relative_to(self.root).as_posix()}" for path in files if path == self.ini),
+            *(f"--python-path={folder.as_posix()}" for folder in folders),
+        )
+        digest = digest_of([*does, self.nodeid, order.target.image, dataclasses.asdict(order.machine), dict(order.env)])
+        written = [*(["--live"] if self.live else []), f"--outcome={mounted(output)}/{_OUTCOME}", "--", self.nodeid]
+        job = dataclasses.replace(
+            order,
+            name=f"{name}-{stamp}",
+            command=_COMMAND,
+            # A test's name may contain text that Vertex AI would expand as a variable.
+            args=tuple(word.replace("$(", "$$(") for word in (*does, *written)),
+            output=output,
+            labels={**order.labels, **labels_of(digest)},
+        )
+        return job, {stage: [StagedFile(_ARCHIVE, archive.content)]}
 
 
 class ShippedTest:

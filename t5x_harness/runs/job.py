@@ -14,7 +14,7 @@ from t5x_harness.aot.libtpu import LibtpuMissing, is_installed
 from t5x_harness.buckets.addresses import GS, object_address
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJobs
-from t5x_harness.promotion.results import Earlier, JobResults, read_results, stages_of_job
+from t5x_harness.promotion.results import JobResults, read_results, stages_of_job
 from t5x_harness.promotion.settings import NOT_SENT, UNSEEN
 from t5x_harness.report.table import verdicts
 from t5x_harness.spec import AotMode, Change, Changed, Finding, Outcome, Reason, Severity, Stage, StageResult
@@ -194,18 +194,18 @@ class JobExecutor:
             earlier,
         )
 
-    def _earlier(self, output: Mapping[str, str]) -> Earlier:
-        """Looks at the folder that the job is going to write into, if its config names one that others may have used.
+    def _earlier(self, output: Mapping[str, str]) -> Mapping[str, int]:
+        """Returns the files in the folder that the job will write into, if its config names one that others may use.
 
         Skips this if the job is only shown, or was sent before.
         """
         address = object_address(output["address"])
         if address is None or not self._jobs().sends:
-            return Earlier()
+            return {}
         try:
-            return Earlier(dict(Folder(address.rstrip("/"), self._order.target.project).names()))
+            return dict(Folder(address.rstrip("/"), self._order.target.project).names())
         except StorageError:  # the bucket does not exist yet, or sending the job reports its problem
-            return Earlier()
+            return {}
 
     def _job(self, run: Run, bindings: list[str], output: Mapping[str, str]) -> T5XJob:
         """Returns the job for the config with more bindings.
@@ -296,7 +296,7 @@ class _Sent:
     changes: tuple[Change, ...]
     first_step: int
     not_checked: tuple[str, ...]
-    earlier: Earlier
+    earlier: Mapping[str, int]
 
 
 def _folder_of(output: Mapping[str, str], job: T5XJob, sent: SubmittedJob) -> str:

@@ -176,7 +176,8 @@ def add_option_to_pytest(option: Option, add_option: Callable[..., None], add_in
         about.pop("action", None)
         add_option(option.old, action=_OldName, option=option, help=argparse.SUPPRESS, **about)
     if option.ini:
-        kind = "paths" if option.form.is_path else "linelist" if _is_lines(option) else "string"
+        lines = option.form.is_list or option.form is OptionForm.RESOURCES
+        kind = "paths" if option.form.is_path else "linelist" if lines else "string"
         add_ini(option.ini, text, kind, "" if kind == "string" else [])
 
 
@@ -217,10 +218,6 @@ def layers_of(
         layer_of_variables(options, environment),
         layer_of(options, kept, lambda option: option.ini, here, cwd),
     )
-
-
-def _is_lines(option: Option) -> bool:
-    return option.form.is_list or option.form is OptionForm.RESOURCES
 
 
 def _dest(option: Option) -> str:

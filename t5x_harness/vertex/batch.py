@@ -35,10 +35,11 @@ class CancelMessages:
 class JobBatch:
     """Jobs that have not ended.
 
-    From :meth:`begin` to :meth:`end`, no Ctrl-C is lost, because jobs that keep running cost money.
-
     Args:
       on_sent: called once Vertex AI has accepted a job, before anything else.
+
+    Attributes:
+      interrupts: while these are recorded, no Ctrl-C is lost, because jobs that keep running cost money.
     """
 
     def __init__(self, on_sent: Callable[[SubmittedJob], None] | None = None) -> None:
@@ -48,10 +49,6 @@ class JobBatch:
 
     def __len__(self) -> int:
         return len(self._in_flight)
-
-    def begin(self) -> None:
-        """Starts recording Ctrl-C. May be called again."""
-        self.interrupts.begin()
 
     def submit(
         self, job: ContainerJob, staged: Mapping[str, Sequence[StagedFile]], run: T5XJob | None = None
@@ -108,10 +105,6 @@ class JobBatch:
         for job in ending:
             if message := _end_run_of(job, self.interrupts.raise_pending):
                 say(message)
-
-    def end(self) -> None:
-        """Restores the handling of Ctrl-C. May be called again."""
-        self.interrupts.end()
 
     def _sent(self, job: SubmittedJob) -> None:
         self._in_flight.append(job)

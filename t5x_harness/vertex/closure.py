@@ -245,7 +245,12 @@ def unstaged_files(closure: Closure, result: RunResult) -> tuple[str, ...]:
       result: the result of the checked run; without the resolve stage, the files are not known.
     """
     cwd = Path(os.path.abspath(result.spec.cwd))
-    image = _places_of_image(closure)
+    # The folders whose files are expected in the image: installed packages, T5X, and this package.
+    installed = [sysconfig.get_paths()[name] for name in ("purelib", "platlib")]
+    samples = importlib.util.find_spec("t5x_harness.sample_tasks")
+    harness = [Path(__file__).parents[1], *((samples and samples.submodule_search_locations) or ())]
+    t5x = [os.path.join(closure.program.t5x_parent, "t5x")] if closure.program.t5x_parent else []
+    image = [Path(each).resolve() for each in (*installed, *harness, *t5x)]
     found: dict[str, None] = {}
     for what, path, users in _named(result):
         matching = [Path(each) for each in glob.glob(os.path.join(cwd, path)) if os.path.isfile(each)]
@@ -270,15 +275,6 @@ def _named(result: RunResult) -> Iterator[tuple[str, str, str]]:
             for path in named.split(", "):
                 if "://" not in path and not path.startswith(("/gcs/", "t5x/")):
                     yield table.name, path, users
-
-
-def _places_of_image(closure: Closure) -> Sequence[Path]:
-    """Returns the folders whose files are expected in the image: installed packages, T5X, and this package."""
-    installed = [sysconfig.get_paths()[name] for name in ("purelib", "platlib")]
-    samples = importlib.util.find_spec("t5x_harness.sample_tasks")
-    harness = [Path(__file__).parents[1], *((samples and samples.submodule_search_locations) or ())]
-    t5x = [os.path.join(closure.program.t5x_parent, "t5x")] if closure.program.t5x_parent else []
-    return [Path(each).resolve() for each in (*installed, *harness, *t5x)]
 
 
 def _has(closure: Closure, file: Path, image: Sequence[Path]) -> bool:

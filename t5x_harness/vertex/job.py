@@ -189,7 +189,13 @@ class T5XJob:
           ClosureError: a file is missing or is not part of the project.
           JobError: the folder for results or the data is not in a bucket, or no checkpoint is named.
         """
-        self._require_checkpoint()
+        program = self.closure.program
+        if program.complete and any(macro.name == _CHECKPOINT for macro in program.required_macros):
+            # Lint does not require it, because the launcher of a run binds it.
+            raise JobError(
+                f"{_CHECKPOINT} has no value, and T5X would stop at that: bind it to the gs:// folder of a checkpoint: "
+                f"{_CHECKPOINT} = 'gs://BUCKET/FOLDER/checkpoint_1000'"
+            )
         root = self._mounted_stage
         paths = self.closure.search_paths
         # The folder is always bound, in the form that T5X's writers need, so that the job's spec shows it.
@@ -265,15 +271,6 @@ class T5XJob:
     @cached_property
     def _output_folder(self) -> OutputBinding:
         return output_folder_of(self.closure.program, self.run_mode)
-
-    def _require_checkpoint(self) -> None:
-        """Requires a checkpoint. Lint does not, because the launcher of a run binds it."""
-        program = self.closure.program
-        if program.complete and any(macro.name == _CHECKPOINT for macro in program.required_macros):
-            raise JobError(
-                f"{_CHECKPOINT} has no value, and T5X would stop at that: bind it to the gs:// folder of a checkpoint: "
-                f"{_CHECKPOINT} = 'gs://BUCKET/FOLDER/checkpoint_1000'"
-            )
 
     @property
     def _data_dir(self) -> str:

@@ -13,7 +13,7 @@ from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
-from t5x_harness.vertex.logs import UNKNOWN, LogError, LoggedDevices, LogLine, LogReader, RanOn
+from t5x_harness.vertex.logs import UNKNOWN, LoggedDevices, LogLine, LogReader, RanOn
 from t5x_harness.vertex.metrics import MetricsError, RunMetrics, read_metrics
 from t5x_harness.vertex.submitted import JobOutcome, SubmittedJob, running_with_label, send
 from t5x_harness.vertex.target import VertexTarget
@@ -42,23 +42,6 @@ class RunEnd:
     metrics: RunMetrics
     notes: tuple[str, ...] = ()
     ran_on: RanOn = UNKNOWN
-
-
-def _require_first(job: T5XJob, sent: SubmittedJob) -> None:
-    """Cancels a job if another job that does the same was sent between its check for duplicates and its own sending.
-
-    Raises:
-      DuplicateError: another job was sent first.
-      VertexError: jobs cannot be listed, or this one cannot be canceled.
-    """
-    same = running_with_label(SPEC_LABEL, job.digest, job.target)
-    first = min([sent, *same], key=lambda each: (each.created, each.name))
-    if first.name != sent.name:
-        sent.cancel()
-        raise DuplicateError(
-            f"the same job was sent at the same moment: {first.name} ({first.display_name}), so {sent.name} was "
-            f"cancelled. Follow the first with --attach={first.id}, or start another with --duplicate"
-        )
 
 
 class LaunchedJob:
@@ -145,7 +128,14 @@ class LaunchedJob:
             if on_sent is not None:
                 on_sent(launched.submitted)
         if run is not None and alone:
-            _require_first(run, launched.submitted)
+            sent, same = launched.submitted, running_with_label(SPEC_LABEL, run.digest, run.target)
+            first = min([sent, *same], key=lambda each: (each.created, each.name))
+            if first.name != sent.name:
+                sent.cancel()
+                raise DuplicateError(
+                    f"the same job was sent at the same moment: {first.name} ({first.display_name}), so {sent.name} "
+                    f"was cancelled. Follow the first with --attach={first.id}, or start another with --duplicate"
+                )
         if run is not None and job.target.experiment is not None:
             try:
                 launched.tracked = TrackedRun.begin(run, launched.submitted, job.target.experiment)
@@ -201,7 +191,13 @@ class LaunchedJob:
         notes = list(self.notes)
         log = _Log(self.submitted.log(), on_log, notes)
         with contextlib.ExitStack() as stack:
-            self._begin_upload(stack, notes)
+            target = self.submitted.target
+            if target.tensorboard is not None:
+                run = self.submitted.display_name
+                try:
+                    stack.enter_context(uploading(self.model_dir, run, target.tensorboard, target))
+                except VertexError as error:
+                    notes.append(f"TensorBoard: {error}")
             most = self.submitted.timeout + self.submitted.max_wait if seconds is None else seconds
             outcome = wait_for(self.submitted, seconds=most, on_state=on_state, on_look=log.advance, patience=patience)
         log.finish()
@@ -222,15 +218,6 @@ class LaunchedJob:
           VertexError: the service refuses the request.
         """
         self.submitted.cancel()
-
-    def _begin_upload(self, stack: contextlib.ExitStack, notes: list[str]) -> None:
-        target = self.submitted.target
-        if target.tensorboard is None:
-            return
-        try:
-            stack.enter_context(uploading(self.model_dir, self.submitted.display_name, target.tensorboard, target))
-        except VertexError as error:
-            notes.append(f"TensorBoard: {error}")
 
 
 def metrics_of(job: SubmittedJob) -> tuple[RunMetrics, str]:
@@ -259,7 +246,7 @@ class _Log:
         self._next = time.monotonic() + (0.0 if self._is_private else _LOG_SECONDS)
         try:
             lines = self._reader.new_lines()
-        except LogError as error:
+        except VertexError as error:
             if not error.passing:
                 self._on_line = None
                 self._notes.append(str(error))

@@ -9,24 +9,14 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from t5x_harness.vertex.errors import VertexError
+
 _URL = "https://logging.googleapis.com/v2/entries:list"
 _PAGE = 1000
 _SECONDS = 30.0
 _MOST_PAGES = 100
 _OK, _FORBIDDEN = 200, 403
 _PASSING = frozenset({429, 500, 502, 503, 504})
-
-
-class LogError(Exception):
-    """The log cannot be read; the message says why. This does not affect the job.
-
-    Attributes:
-      passing: whether it can probably be read later.
-    """
-
-    def __init__(self, message: str, *, passing: bool = False) -> None:
-        super().__init__(message)
-        self.passing = passing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +62,7 @@ class LogReader:
         """Returns the entries that have not been read yet, ordered by time.
 
         Raises:
-          LogError: the log cannot be read.
+          VertexError: the log cannot be read. This does not affect the job.
         """
         since = self._newest - self._late if self._newest else None
         wanted = f'{self._filter} AND timestamp>="{since.isoformat()}"' if since else self._filter
@@ -110,12 +100,12 @@ class LogReader:
                 self._session = AuthorizedSession(credentials)
             answer = self._session.post(_URL, json=question, timeout=_SECONDS)
         except (TransportError, OSError) as error:
-            raise LogError(f"the log cannot be read: {error}", passing=True) from None
+            raise VertexError(f"the log cannot be read: {error}", passing=True) from None
         except GoogleAuthError as error:
-            raise LogError(f"the log cannot be read: {error}") from None
+            raise VertexError(f"the log cannot be read: {error}") from None
         if answer.status_code != _OK:
             fix = f"; this needs roles/logging.viewer in {self._project}" if answer.status_code == _FORBIDDEN else ""
-            raise LogError(
+            raise VertexError(
                 f"the log cannot be read: {answer.status_code}, {_reason(answer)}{fix}",
                 passing=answer.status_code in _PASSING,
             )

@@ -146,14 +146,10 @@ class Modules:
             if module in seen or module.split(".")[0] in _OF_ANY_JOB:
                 continue
             seen.add(module)
-            taken = list(self._take(module))
-            if module in named and not self._is_taken(module):
+            taken, path = list(self._take(module)), f"python/{module.replace('.', '/')}"
+            if module in named and not {f"{path}.py", f"{path}/__init__.py"} & self._files.keys():
                 yield f"module {module}"
             waiting.extend(name for file in taken if file.name.endswith(".py") for name in _imported(file))
-
-    def _is_taken(self, module: str) -> bool:
-        path = f"python/{module.replace('.', '/')}"
-        return any(name in self._files for name in (f"{path}.py", f"{path}/__init__.py"))
 
     def _take(self, module: str) -> Iterator[StagedFile]:
         """Yields the files of a module that have not been added yet; none if the module is not part of the project."""

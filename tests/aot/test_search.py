@@ -15,7 +15,6 @@ from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.request import AotRun, Knob, LoweredProgram, ProgramSpec
 from t5x_harness.aot.search import FitGrid, FitRow, Fits, FitSearch, cheapest, smallest
 from t5x_harness.aot.variants import RunVariant, VariantRefused, tune
-from t5x_harness.commands.fit import search_rows
 from t5x_harness.commands.fit_output import FitReport, as_json, as_table
 from t5x_harness.slices.slice import get_slice
 
@@ -179,8 +178,9 @@ def test_ctrl_c_keeps_what_is_known() -> None:
 
     rows: list[FitRow] = []
     grid = FitGrid(["v3-8"], microbatches=(1, 2, 4), programs=TRAIN)
-    complete = search_rows(search(planned(), PretendCompiler(needs)), grid, rows)
-    assert (complete, results(rows)) == (False, [("v3-8", 64, 1, "does not fit")])
+    with pytest.raises(KeyboardInterrupt):
+        rows.extend(search(planned(), PretendCompiler(needs)).rows(grid))
+    assert results(rows) == [("v3-8", 64, 1, "does not fit")]
     found = FitReport(SPEC, 48, {}, rows, TRAIN, planned(), is_complete=False)
     assert "interrupted: 1 combination is known" in as_table(found)
 

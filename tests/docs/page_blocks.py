@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from t5x_harness.commands.main import parser_of
-from t5x_harness.settings.command_line import rewrite_gin
+from t5x_harness.settings.command_line import rewrite_gin, with_values
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -21,10 +21,19 @@ def blocks(page: str, language: str) -> list[str]:
 
 def parsed(command: str) -> argparse.Namespace:
     """Returns the arguments of a line such as ``t5x-harness lint run.gin``, which the program must accept."""
-    program, *words = shlex.split(command, comments=True)
+    program, *words = (word for word in shlex.split(command, comments=True) if word != "&")
     assert program == "t5x-harness"
-    parser, _ = parser_of(words[0])
-    return parser.parse_args(rewrite_gin(words))
+    parser, module = parser_of(words[0])
+    own, _ = module.split(words) if hasattr(module, "split") else (words, ())
+    return parser.parse_args(rewrite_gin(with_values(own)))
+
+
+def commands_in(page: str, program: str) -> list[str]:
+    """Returns the lines of a page's shell and console blocks and of workflows' steps that begin with a program."""
+    shown = "".join(block.replace("\\\n", " ") for language in ("shell", "console") for block in blocks(page, language))
+    lines = re.findall(rf"^(?:\$ )?({program} [a-z-].*)$", shown, re.MULTILINE)
+    lines += re.findall(rf"^ *- run: ({program} .+)$", page, re.MULTILINE)
+    return [line.partition(" | ")[0] for line in lines]
 
 
 def options_of(command: str) -> set[str]:

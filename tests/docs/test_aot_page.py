@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
-import shlex
 
 import pytest
 from page_blocks import blocks, parsed
 
 from t5x_harness.findings.rule import FILES, trained
 from t5x_harness.rulebook.codes import every_code
-from t5x_harness.settings.command_line import with_values
 from t5x_harness.spec import AotMode
 
 
@@ -23,13 +21,6 @@ def test_its_modes_are_those_that_there_are(page: str) -> None:
 def test_its_codes_are_those_that_there_are(page: str) -> None:
     listed = re.findall(r"^\| (AOT\d\d) \|", page, re.MULTILINE)
     assert listed == sorted(code for code in every_code() if code.startswith("AOT"))
-
-
-def test_its_commands_parse(page: str) -> None:
-    lines = [line.partition("#")[0] for line in page.splitlines() if line.startswith("t5x-harness ")]
-    assert len(lines) == 2
-    for line in lines:
-        assert parsed(shlex.join(with_values(shlex.split(line)))).files or " fit " in line
 
 
 def test_the_options_of_fit_are_those_that_there_are(page: str) -> None:

@@ -9,22 +9,10 @@ from pathlib import Path
 
 import pytest
 import yaml
-from page_blocks import blocks, parsed
+from page_blocks import blocks
 
 from t5x_harness.commands.main import main
 from t5x_harness.settings.project import load_project
-
-
-def test_the_commands_parse(page: str, pytester: pytest.Pytester) -> None:
-    steps = yaml.safe_load(blocks(page, "yaml")[1])["jobs"]["configs"]["steps"]
-    lines = [*blocks(page, "shell")[0].splitlines(), *(step["run"] for step in steps if "run" in step)]
-    commands = [parsed(line.replace(" &", "")).command for line in lines if line.startswith("t5x-harness ")]
-    assert commands == ["doctor", "lint", "plan", "warm", "run", "lint"]
-    calls = [shlex.split(line, comments=True) for line in (*blocks(page, "shell")[1].splitlines(), *lines)]
-    options = {word.partition("=")[0] for words in calls if words[:1] == ["pytest"] for word in words if "--" in word}
-    assert options == {"--t5x-until", "--junitxml"}
-    help_text = pytester.runpytest_subprocess("--help").stdout.str()
-    assert all(option in help_text.replace("--junit-xml", "--junitxml") for option in options)
 
 
 def test_the_table_is_read(page: str, tmp_path: Path) -> None:

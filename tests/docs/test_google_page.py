@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from page_blocks import blocks, parsed, python
+from page_blocks import blocks, python
 
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.server.settings import Endpoints
@@ -17,12 +17,6 @@ from t5x_harness.google.server.settings import Endpoints
 def test_the_program_runs(page: str, tmp_path: Path) -> None:
     (block,) = blocks(page, "python")
     assert '"access_token": "fake"' in python(block, tmp_path)
-
-
-def test_the_commands_parse(page: str) -> None:
-    (block,) = blocks(page, "shell")
-    commands = [line.split()[1] for line in block.splitlines() if parsed(line)]
-    assert commands == ["exec", "exec", "exec", "exec", "serve"]
 
 
 def test_the_variables_it_names_are_set(page: str, tmp_path: Path) -> None:

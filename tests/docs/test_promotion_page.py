@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 from pathlib import Path
 
@@ -42,16 +41,6 @@ def test_its_tables_are_read(page: str, tmp_path: Path) -> None:
     project = load_project(tmp_path)
     assert project.vertex["image"].endswith("/t5x:1")
     assert project.tpu == {"accelerator_type": "TPU_V3", "accelerator_count": 8}
-
-
-def test_its_commands_have_options_that_there_are(page: str, pytester: pytest.Pytester) -> None:
-    commands = [shlex.split(line, comments=True) for block in blocks(page, "shell") for line in block.splitlines()]
-    options = {
-        word.partition("=")[0] for words in commands if words[0] == "pytest" for word in words if word[:2] == "--"
-    }
-    text = pytester.runpytest_subprocess("--help").stdout.str()
-    assert options == {"--t5x-vertex", "--t5x-tpu-dry-run", "--t5x-tpu-reuse"}
-    assert all(option in text for option in options)
 
 
 def test_it_lists_every_argument_of_the_marker(page: str) -> None:

@@ -7,9 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from page_blocks import blocks, parsed
+from page_blocks import blocks, commands_in, parsed
 
 from t5x_harness.commands.arguments import specs_of
+from t5x_harness.commands.main import COMMANDS
 from t5x_harness.gin.reading import program_of
 from t5x_harness.lint.stage import lint_program
 from t5x_harness.settings.project import load_project
@@ -19,6 +20,13 @@ from t5x_harness.spec import Finding, Mode, Outcome, RunSpec
 @pytest.fixture(scope="module")
 def readme(repository: Path) -> str:
     return (repository / "README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def pages(repository: Path) -> dict[str, str]:
+    """Returns the texts of README and of all pages of docs/, by their paths."""
+    files = [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
+    return {str(file.relative_to(repository)): file.read_text() for file in files}
 
 
 def commands(text: str) -> list[list[str]]:
@@ -60,26 +68,37 @@ def test_the_first_screen_is_the_users(readme: str) -> None:
     assert readme[: places[-1]].count("\n") < 80
 
 
-def test_the_commands_parse_and_mean_runs(readme: str, tmp_path: Path) -> None:
-    shown = [words for words in commands(readme) if words[0] == "t5x-harness"]
-    assert {words[1] for words in shown} == set(
-        "lint plan run exec submit auxiliary fit serve warm convert cache doctor explain".split()
-    )
-    for words in shown:
-        arguments = parsed(shlex.join(words))
-        if words[1] in ("lint", "plan", "run"):
-            assert [spec.gin_files for spec in specs_of(arguments, tmp_path)] == [(words[2],)]
+def test_every_command_that_a_page_shows_parses(
+    pages: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "buckets").mkdir()
+    monkeypatch.chdir(tmp_path)
+    shown = {name: commands_in(text, "t5x-harness") for name, text in pages.items()}
+    assert sum(map(len, shown.values())) > 60
+    for name, lines in shown.items():
+        files = {getattr(parsed(line), "env_file", None) for line in lines}
+        assert set(re.findall(r"^(?:\$ )?\. \./(\S+)$", pages[name], re.MULTILINE)) <= files, name
+    assert {line.split()[1] for line in shown["README.md"]} == {*COMMANDS}
+    for line in shown["README.md"]:
+        if line.split()[1] in ("lint", "plan", "run"):
+            assert [spec.gin_files for spec in specs_of(parsed(line), tmp_path)] == [(line.split()[2],)]
 
 
-def test_pytest_options_and_ini_values_exist(readme: str, repository: Path, pytester: pytest.Pytester) -> None:
-    help_text = pytester.runpytest_subprocess("--help").stdout.str()
-    pages = [readme, *(page.read_text() for page in (repository / "docs").glob("*.md"))]
+def test_pytest_options_and_ini_values_exist(pages: dict[str, str], pytester: pytest.Pytester) -> None:
+    help_text = pytester.runpytest_subprocess("--help").stdout.str().replace("--junit-xml", "--junitxml")
     named = {
         name
-        for page in pages
-        for name in re.findall(r"`(--t5x-[\w-]+|t5x_(?:gin_files|bindings|search_paths|slice))", page)
+        for text in pages.values()
+        for name in re.findall(r"`(--t5x-[\w-]+|t5x_(?:gin_files|bindings|search_paths|slice))", text)
     }
-    assert len(named) > 3
+    words = [
+        word
+        for text in pages.values()
+        for line in commands_in(text, "pytest")
+        for word in shlex.split(line, comments=True)
+    ]
+    named |= {word.partition("=")[0] for word in words if word.startswith("--t5x")}
+    assert len(named) > 20
     assert [name for name in named if name not in help_text] == []
 
 

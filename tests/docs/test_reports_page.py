@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from page_blocks import blocks, parsed
+from page_blocks import blocks
 
 from t5x_harness.commands.main import main
 from t5x_harness.runtime.choice import find_runtime
@@ -90,11 +90,3 @@ def _timeless(property: ElementTree.Element) -> tuple[str | None, str | None]:
     """Returns a property's name and value; a duration has its digits replaced."""
     name, value = property.get("name"), property.get("value")
     return name, re.sub(r"\d+", "0", value or "") if name == "t5x.seconds" else value
-
-
-def test_the_steps_of_workflows_parse(page: str) -> None:
-    commands = re.findall(r"^- run: t5x-harness (.+)$", page, re.MULTILINE)
-    commands += re.findall(r"^t5x-harness (.+?) \| jq ", page, re.MULTILINE)
-    assert len(commands) == 3
-    for command in commands:
-        assert parsed(f"t5x-harness {command}").command == "lint"

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from page_blocks import blocks, parsed, python
+from page_blocks import blocks, python
 
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.settings.project import load_project
@@ -22,13 +22,6 @@ def test_the_table_is_one(page: str, tmp_path: Path) -> None:
     VertexTarget(**load_project(tmp_path).vertex)
     (tmp_path / "pyproject.toml").write_text(re.sub(r"^# ", "", block, flags=re.MULTILINE))
     assert set(load_project(tmp_path).vertex) == set(FIELDS)
-
-
-def test_the_commands_parse(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "buckets").mkdir()
-    monkeypatch.chdir(tmp_path)
-    (block,) = blocks(page, "shell")
-    assert [parsed(line).command for line in block.splitlines()] == ["submit"] * 5
 
 
 @pytest.mark.journey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from page_blocks import blocks, parsed, python
+from page_blocks import blocks, python
 
 
 @pytest.mark.journey
@@ -21,9 +21,3 @@ def test_the_tests_pass(page: str, pytester: pytest.Pytester) -> None:
 def test_the_program_runs(page: str, tmp_path: Path) -> None:
     pytest.importorskip("google.cloud.aiplatform_v1", reason="needs the extra vertex")
     assert python(blocks(page, "python")[2], tmp_path).splitlines()[-1] == "losses"
-
-
-def test_the_commands_parse(page: str) -> None:
-    (block,) = blocks(page, "shell")
-    commands = [line.split()[1] for line in block.splitlines() if parsed(line)]
-    assert commands == ["exec", "exec", "serve", "exec", "serve"]

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from page_blocks import bash, blocks, parsed, python
+from page_blocks import bash, blocks, python
 
 from t5x_harness.vertex.cloud import GoogleSession
 
@@ -46,12 +46,6 @@ def test_the_tree_is_the_folder_s(page: str, repository: Path) -> None:
     package = repository / PACKAGE
     there = {str(path.relative_to(package)) for path in package.rglob("*.*")}
     assert named == {name for name in there if "__" not in name and ".egg" not in name} - {"README.md"}
-
-
-def test_the_commands_for_the_server_parse(page: str) -> None:
-    (block,) = blocks(page, "console")
-    serve, source = (line.removeprefix("$ ") for line in block.splitlines())
-    assert source == f". ./{parsed(serve).env_file}"
 
 
 @pytest.mark.journey

@@ -138,35 +138,8 @@ def calls_of(repository: Path, name: str) -> list[str]:
     ]
 
 
-def lines_below(folder: Path) -> int:
-    return sum(path.read_text(encoding="utf-8").count("\n") for path in folder.rglob("*.py"))
-
-
 def long_files(repository: Path) -> dict[str, int]:
     return {name: module.lines for name, module in modules_of(repository).items() if module.lines > LONGEST_FILE}
-
-
-def codes_of(repository: Path) -> dict[str, list[str]]:
-    """Returns, by code, the modules that define its mistake: a class with ``code`` among its attributes."""
-    found = collections.defaultdict(list)
-    for module in modules_of(repository).values():
-        for node in module.classes:
-            for code in filter(None, map(_code_set_by, node.body)):
-                found[code].append(module.name)
-    return found
-
-
-def _code_set_by(statement: ast.stmt) -> str | None:
-    """Returns the value that a statement of a class assigns to ``code``, alone or together with other attributes."""
-    if not isinstance(statement, ast.Assign):
-        return None
-    for target in statement.targets:
-        names = target.elts if isinstance(target, ast.Tuple) else [target]
-        values = statement.value.elts if isinstance(statement.value, ast.Tuple) else [statement.value]
-        for name, value in zip(names, values, strict=False):
-            if isinstance(name, ast.Name) and name.id == "code" and isinstance(value, ast.Constant):
-                return str(value.value)
-    return None
 
 
 def modules_that_set(repository: Path, option: str) -> list[str]:
@@ -208,22 +181,10 @@ def classes_on_the_way(repository: Path) -> list[str]:
 def counts(repository: Path) -> Iterator[tuple[str, int]]:
     """Yields the name of each count, and its number."""
     modules = modules_of(repository)
-    rooms = collections.Counter(module.room for module in modules.values())
-    names = classes_by_name(repository)
     yield "lines of the package, without the embedded T5X", sum(module.lines for module in modules.values())
-    yield "lines of the tests", lines_below(repository / "tests")
-    yield "rooms", len(rooms)
+    yield "lines of the tests", sum(path.read_text().count("\n") for path in (repository / "tests").rglob("*.py"))
+    yield "rooms", len({module.room for module in modules.values()})
     yield "modules", len(modules)
-    yield "fields of RunSpec", fields_of(modules["spec.run"], "RunSpec")
-    yield "places of the option read_seconds", len(modules_that_set(repository, "read_seconds"))
-    yield "classes on the way of a local run", len(set(classes_on_the_way(repository)) - {"JobExecutor"})
-    yield "constructions of RunResult", len(calls_of(repository, "RunResult"))
-    yield "codes with two definitions", sum(len(where) > 1 for where in codes_of(repository).values())
-    yield "modules in circles of imports", len(circle(arrows_of(repository)))
-    yield f"files of more than {LONGEST_FILE} lines", len(long_files(repository))
-    yield "class names that occur twice", sum(len(where) == 2 for where in names.values())
-    yield "class names that occur more often", sum(len(where) > 2 for where in names.values())
-    yield "public class names that occur again", sum(len(names[n]) > 1 for n in public_names(repository) & set(names))
 
 
 def fields_of(module: Module, name: str) -> int:

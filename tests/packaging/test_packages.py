@@ -7,11 +7,7 @@ import itertools
 import tomllib
 from pathlib import Path
 
-MAPPED = {
-    "plugin": "t5x_harness.plugin",
-    "fixtures": "t5x_harness.fixtures",
-    "sample_tasks": "t5x_harness.sample_tasks",
-}
+from structure import MAPPED
 
 
 def packages_on_disk(root: Path) -> set[str]:
@@ -21,7 +17,7 @@ def packages_on_disk(root: Path) -> set[str]:
             folder = init.parent.relative_to(root)
             if len(folder.parts) > 1 and not (init.parent.parent / "__init__.py").exists():
                 continue  # part of a sample that is a separate project
-            found.add(".".join([MAPPED.get(folder.parts[0], folder.parts[0]), *folder.parts[1:]]))
+            found.add(".".join(folder.parts if top == "t5x_harness" else ("t5x_harness", *folder.parts)))
     return found
 
 

@@ -12,10 +12,9 @@ import pytest
 
 from t5x_harness.promotion.jobs import EndedJob, JobWatch, Steps
 from t5x_harness.promotion.marker import ResourcesError, TpuResources
-from t5x_harness.promotion.packing import TestArchive
-from t5x_harness.promotion.results import Earlier, JobResults, ending, last_of_each, stages_of_job
+from t5x_harness.promotion.results import JobResults, ending, last_of_each, stages_of_job
 from t5x_harness.promotion.settings import PromotionSettings, machine_of, order_of
-from t5x_harness.promotion.shipped_test import ship
+from t5x_harness.promotion.shipped_test import LocalTest
 from t5x_harness.report.terminal import achieved
 from t5x_harness.spec import Checkpoint, Measure, Outcome, RunResult, RunSpec, Stage, StageResult
 from t5x_harness.vertex.logs import UNKNOWN, LogLine, RanOn
@@ -44,7 +43,9 @@ SUCCEEDED = EndedJob(JobOutcome("JOB_STATE_SUCCEEDED"))
 def stages(
     found: JobResults, ended: EndedJob = SUCCEEDED, executing: tuple[Stage, ...] = TRAIN, **more: Any
 ) -> dict[Stage, StageResult]:
-    return stages_of_job(executing, ended, JOB, found, **{"first_step": 0, "log": Path("no.log"), **more})
+    return stages_of_job(
+        executing, ended, JOB, found, **{"first_step": 0, "log": Path("no.log"), "earlier": {}, **more}
+    )
 
 
 def test_a_training_job_answers_for_evaluation_and_inference_too() -> None:
@@ -96,14 +97,14 @@ def test_steps_count_from_the_checkpoint_that_training_starts_from() -> None:
 
 def test_what_earlier_jobs_left_in_the_folder_is_no_work_of_this_one() -> None:
     """T5X continues from the last checkpoint in MODEL_DIR, and skips an inference that is complete."""
-    before = Earlier({"checkpoint_4/state": 10, "train/events": 5})
-    idle = stages(dataclasses.replace(GOOD, files=before.files), earlier=before)[Stage.TRAIN]
+    before = {"checkpoint_4/state": 10, "train/events": 5}
+    idle = stages(dataclasses.replace(GOOD, files=before), earlier=before)[Stage.TRAIN]
     assert [f.code for f in idle.errors] == ["RUN02"]
     assert "left nothing new (earlier jobs came to step 4) in gs://b/model" in idle.errors[0].message
-    assert stages(GOOD, earlier=Earlier({"checkpoint_2/state": 10}))[Stage.TRAIN].exercised == 2
+    assert stages(GOOD, earlier={"checkpoint_2/state": 10})[Stage.TRAIN].exercised == 2
     written = JobResults("gs://b/out", predictions=({"prediction": "1"},), files={"t-predict.jsonl": 9})
     for files, outcome in ((written.files, "failed"), ({"t-predict.jsonl": 8}, "passed"), ({}, "passed")):
-        inferred = stages(written, executing=(Stage.INFER,), earlier=Earlier(files))
+        inferred = stages(written, executing=(Stage.INFER,), earlier=files)
         assert inferred[Stage.INFER].outcome == outcome
 
 
@@ -302,7 +303,7 @@ def test_a_marker_without_a_machine_takes_that_of_the_tests_slice() -> None:
     assert (order.target.location, order.target.image) == ("europe-west4", "other:2")
 
 
-def test_what_a_marker_says_of_its_job_is_ordered_and_in_the_spec() -> None:
+def test_what_a_marker_says_of_its_job_is_ordered_and_in_the_spec(tmp_path: Path) -> None:
     resources = TpuResources(
         strategy="FLEX_START",
         max_wait_duration="2h",
@@ -315,7 +316,9 @@ def test_what_a_marker_says_of_its_job_is_ordered_and_in_the_spec() -> None:
     )
     order = order_of("it", resources, settings(), TARGET, "v3-8")
     assert (order.env, order.labels) == ({"A": "1"}, {"team": "nlp"})
-    message = ship("test_it.py::test_it", TestArchive((), b""), order, live=True)[0].to_pb()
+    (tmp_path / "test_it.py").touch()
+    test = LocalTest("it", "test_it.py::test_it", tmp_path, tmp_path / "test_it.py", (), None, (), live=True)
+    message = test.shipment(order)[0].to_pb()
     (pool,) = message.job_spec.worker_pool_specs
     assert pool.machine_spec.reservation_affinity.reservation_affinity_type.name == "NO_RESERVATION"
     assert (pool.disk_spec.boot_disk_type, pool.disk_spec.boot_disk_size_gb) == ("pd-standard", 100)

@@ -90,6 +90,8 @@ def test_a_config_a_test_and_a_shipped_test_run_to_the_end(
         assert found[name]["t5x.job"] == jobs[job].name
         assert found[name]["t5x.devices"] == "8 x cpu: the emulated Vertex AI has no TPU"
         assert "t5x.job_url" not in found[name]
+    result.stdout.fnmatch_lines(["*_ test_there _*", "versions: python 3.*, t5x-harness *, pytest *, jax *"])
+    assert found["test_there"]["t5x.versions"].startswith("python 3.")
 
 
 def test_configs_are_promoted_only_where_resources_are_named(run: Run, pytester: pytest.Pytester) -> None:
@@ -185,35 +187,6 @@ import pytest
 
 pytestmark = pytest.mark.tpu(accelerator_type="TPU_V3", accelerator_count=8, ship=True)
 """
-
-USES = f"""{HEAD}
-def test_uses():
-    import jax
-    assert jax.device_count() == 8
-
-def test_uses_none():
-    pass
-"""
-
-
-@pytest.mark.journey
-def test_an_emulated_job_says_what_it_ran_on(run: Run, pytester: pytest.Pytester) -> None:
-    result = run(USES, "-rP", "-v", "--junitxml=there.xml")
-    result.assert_outcomes(passed=2)
-    result.stdout.fnmatch_lines(
-        [
-            "*- Vertex AI job -*",
-            "test-uses-*: succeeded",
-            "devices: 8 x cpu: the emulated Vertex AI has no TPU",
-            "versions: python 3.*, t5x-harness *, pytest *, jax *",
-            "test-uses-none-*: succeeded",
-            "devices: not looked at: the test imported no JAX",
-        ]
-    )
-    uses = properties(pytester.path / "there.xml")["test_uses"]
-    assert uses["t5x.devices"] == "8 x cpu: the emulated Vertex AI has no TPU"
-    assert uses["t5x.versions"].startswith("python 3.")
-
 
 FALLS_BACK = f"""{HEAD}
 @pytest.fixture(autouse=True)
