@@ -95,21 +95,16 @@ def test_a_set_that_works_is_quiet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kept", "rival"), RIVALS)
 def test_both_of_a_pair_are_found_with_who_asked_for_the_rival(tmp_path: Path, kept: str, rival: str) -> None:
+    [recorded] = [text.partition(";")[0] for text in RECORDED if re.match(rf"{kept}[<=]", text)]
     write(tmp_path, {**CLEAN, rival: (CLEAN[kept][0], [])})
     finding = only(read(tmp_path), "ENV01")
     assert finding.severity == "error"
     assert finding.message.startswith(f"{kept} {CLEAN[kept][0]} and {rival} {CLEAN[kept][0]} are both installed")
-    assert finding.fix.startswith(
-        f"python -m pip uninstall -y {rival} {kept} && python -m pip install --no-deps '{kept}"
-    )
+    uninstall = f"python -m pip uninstall -y {rival} {kept}"
+    assert finding.fix.startswith(f"{uninstall} && python -m pip install --no-deps '{recorded}'")
     if rival.endswith("nightly"):
         assert f"(t5 0.9.4 requires {rival})" in finding.message
         assert "pip install --no-deps t5==0.9.4" in finding.fix
-
-
-def test_the_fix_names_the_version_of_the_record() -> None:
-    fix = only(environment({**CLEAN, "seqio-nightly": ("0.0.18.dev1", [])}), "ENV01").fix
-    assert "python -m pip install --no-deps 'seqio==0.0.20'" in fix
 
 
 def test_a_rival_alone_is_a_warning() -> None:

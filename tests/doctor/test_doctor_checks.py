@@ -22,41 +22,40 @@ ROOT = Path(__file__).resolve().parents[2]
 RUNTIME = Runtime("embedded", "0.1.0", "/lib/t5x_harness/embedded/t5x", "no T5X is installed")
 
 
-def diagnosis(found: Mount, monkeypatch: pytest.MonkeyPatch, *, there: bool = False) -> Diagnosis:
-    monkeypatch.setattr(machine, "probe", lambda: found)
+REASON = "namespaces of users and mounts: Operation not permitted"
+
+
+@pytest.mark.parametrize(
+    ("mount", "there", "status", "summary"),
+    [
+        (Mount(Way.NAMESPACE), False, "ok", "mounted for each run alone; also as FUSE has it"),
+        (
+            Mount(Way.NAMESPACE, None, "opening /dev/fuse: Permission denied"),
+            True,
+            "ok",
+            "mounted for each run alone over the /gcs of this machine; not as FUSE has it (opening /dev/fuse: "
+            "Permission denied)",
+        ),
+        (
+            Mount(Way.REWRITING, REASON, REASON),
+            False,
+            "warning",
+            "patched in runs, and rewritten in the words and variables of commands",
+        ),
+    ],
+)
+def test_how_a_machine_shows_gcs(
+    monkeypatch: pytest.MonkeyPatch, mount: Mount, there: bool, status: str, summary: str
+) -> None:
+    monkeypatch.setattr(machine, "probe", lambda: mount)
     monkeypatch.setattr(machine.os.path, "isdir", lambda path: there)
-    return machine.gcs_paths.run(Environment((), RUNTIME))
-
-
-def test_a_machine_that_allows_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = diagnosis(Mount(Way.NAMESPACE), monkeypatch)
-    assert (found.code, found.status) == ("ENV10", "ok")
-    assert found.summary == "mounted for each run alone; also as FUSE has it"
-
-
-def test_a_machine_without_fuse_and_with_a_gcs(monkeypatch: pytest.MonkeyPatch) -> None:
-    allowed = Mount(Way.NAMESPACE, None, "opening /dev/fuse: Permission denied")
-    found = diagnosis(allowed, monkeypatch, there=True)
-    assert found.status == "ok"
-    assert found.summary == (
-        "mounted for each run alone over the /gcs of this machine; "
-        "not as FUSE has it (opening /dev/fuse: Permission denied)"
-    )
-
-
-def test_a_machine_that_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    reason = "namespaces of users and mounts: Operation not permitted"
-    found = diagnosis(Mount(Way.REWRITING, reason, reason), monkeypatch)
-    assert (found.status, found.summary) == (
-        "warning",
-        "patched in runs, and rewritten in the words and variables of commands",
-    )
-    [finding] = found.findings
-    assert finding.message.startswith(
-        f"runs get no /gcs of their own ({reason}): T5X finds such paths, but native code"
-    )
-    assert "user.max_user_namespaces" in finding.fix
-    assert "--security-opt seccomp=unconfined" in finding.fix
+    found = machine.gcs_paths.run(Environment((), RUNTIME))
+    assert (found.code, found.status, found.summary) == ("ENV10", status, summary)
+    for finding in found.findings:
+        begin = f"runs get no /gcs of their own ({REASON}): T5X finds such paths, but native code"
+        assert finding.message.startswith(begin)
+        assert "user.max_user_namespaces" in finding.fix
+        assert "--security-opt seccomp=unconfined" in finding.fix
 
 
 KILLS = "import os, signal, sys\nif 'tensorflow' in sys.modules: os.kill(os.getpid(), signal.SIGSEGV)\n"

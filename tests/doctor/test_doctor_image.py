@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -38,14 +39,6 @@ def distributions(versions: Mapping[str, str]) -> tuple[Installed, ...]:
     return tuple(Installed(name, version, "/lib", asks.get(name, ())) for name, version in versions.items())
 
 
-def changed(image: Environment, **fields: object) -> Environment:
-    return Environment(**{**vars_of(image), **fields})  # type: ignore[arg-type]
-
-
-def vars_of(image: Environment) -> dict[str, object]:
-    return {name: getattr(image, name) for name in ("distributions", "runtime", "placeholders", "variables")}
-
-
 def messages(image: Environment) -> dict[str, list[str]]:
     return {d.code: [f.message for f in d.findings] for d in diagnose(image, of_image=True) if d.findings}
 
@@ -62,7 +55,7 @@ def test_the_doctors_usual_round_has_none_of_these(image: Environment) -> None:
 
 def test_another_commit_is_drift(image: Environment) -> None:
     runtime = Runtime("installed", "0.0.0, commit 0123456789ab", image.runtime.location, "installed package")
-    assert messages(changed(image, runtime=runtime)) == {
+    assert messages(dataclasses.replace(image, runtime=runtime)) == {
         "IMG01": ["T5X 0.0.0, commit 0123456789ab is installed, and the image was to have commit cc342d419ec3"]
     }
 
@@ -70,26 +63,30 @@ def test_another_commit_is_drift(image: Environment) -> None:
 def test_the_embedded_runtime_is_none_for_a_tpu(image: Environment) -> None:
     note = "no T5X is installed; passed over /opt/t5x (no T5X: it has no module partitioning)"
     runtime = Runtime("embedded", "0.1.0", image.runtime.location, note)
-    assert messages(changed(image, runtime=runtime))["IMG01"] == [
+    assert messages(dataclasses.replace(image, runtime=runtime))["IMG01"] == [
         f"{note}: jobs would run the harness's embedded runtime"
     ]
 
 
 def test_an_image_that_names_nothing_cannot_be_compared(image: Environment) -> None:
-    found = messages(changed(image, variables={}))
+    found = messages(dataclasses.replace(image, variables={}))
     assert found["IMG01"] == [f"{COMMIT_VARIABLE} is not set, so it is not known which T5X was meant"]
     assert found["IMG03"] == [f"there is no file with the image's versions: {REQUIREMENTS_VARIABLE} is not set"]
 
 
-def test_a_t5x_without_main_has_no_entry_point(image: Environment) -> None:
-    (Path(image.runtime.location) / "main.py").unlink()
-    assert messages(image) == {"IMG02": [f"{image.runtime.location} has no main.py"]}
-
-
-def test_a_t5x_that_cannot_be_imported_is_no_entry_point(image: Environment) -> None:
-    (Path(image.runtime.location) / "eval.py").write_text("import no_such_optimizer\n")
-    reason = "ModuleNotFoundError: No module named 'no_such_optimizer'"
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("eval", "import no_such_optimizer\n", "ModuleNotFoundError: No module named 'no_such_optimizer'"),
+        ("main", "import sys\nsys.exit(7)\n", "exit status 7"),
+    ],
+)
+def test_a_t5x_that_cannot_be_imported_is_no_entry_point(image: Environment, name: str, text: str, reason: str) -> None:
+    file = Path(image.runtime.location) / f"{name}.py"
+    file.write_text(text)
     assert messages(image) == {"IMG02": [f"t5x.main and its run modes cannot be imported: {reason}"]}
+    file.unlink()
+    assert messages(image) == {"IMG02": [f"{image.runtime.location} has no {name}.py"]}
 
 
 def test_a_t5x_whose_import_does_not_end_is_no_entry_point(image: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,11 +94,6 @@ def test_a_t5x_whose_import_does_not_end_is_no_entry_point(image: Environment, m
     (Path(image.runtime.location) / "infer.py").write_text("import time\ntime.sleep(600)\n")
     reason = "that had not ended after 0.5 s"
     assert messages(image) == {"IMG02": [f"t5x.main and its run modes cannot be imported: {reason}"]}
-
-
-def test_a_t5x_that_ends_in_silence_is_no_entry_point(image: Environment) -> None:
-    (Path(image.runtime.location) / "main.py").write_text("import sys\nsys.exit(7)\n")
-    assert messages(image) == {"IMG02": ["t5x.main and its run modes cannot be imported: exit status 7"]}
 
 
 @pytest.mark.parametrize(
@@ -129,12 +121,12 @@ def test_a_version_that_is_open_or_another_is_drift(image: Environment, line: st
 )
 def test_the_tpu_library_is_the_one_that_jax_asks_for(image: Environment, version: str | None, message: str) -> None:
     versions = {name: v for name, v in {**VERSIONS, "libtpu": version}.items() if v is not None}
-    assert messages(changed(image, distributions=distributions(versions)))["IMG04"] == [message]
+    assert messages(dataclasses.replace(image, distributions=distributions(versions)))["IMG04"] == [message]
 
 
 def test_an_image_without_the_harness_takes_no_tests(image: Environment) -> None:
     versions = {name: version for name, version in VERSIONS.items() if name != "t5x-harness"}
-    assert messages(changed(image, distributions=distributions(versions)))["IMG05"] == [
+    assert messages(dataclasses.replace(image, distributions=distributions(versions)))["IMG05"] == [
         "t5x-harness is not installed, so no test can be shipped to the image"
     ]
 
@@ -148,13 +140,13 @@ def test_an_image_without_the_harness_takes_no_tests(image: Environment) -> None
     ],
 )
 def test_what_an_emulation_left_is_named(image: Environment, name: str, value: str) -> None:
-    found = messages(changed(image, variables={**image.variables, name: value}))
+    found = messages(dataclasses.replace(image, variables={**image.variables, name: value}))
     assert found == {"IMG06": [f"{name}={value} is set in the image"]}
 
 
 def test_pypis_placeholder_is_found_in_images_too(image: Environment) -> None:
     placeholder = Installed("t5x", "0.0.0", "/lib")
-    assert list(messages(changed(image, placeholders=(placeholder,)))) == ["ENV05"]
+    assert list(messages(dataclasses.replace(image, placeholders=(placeholder,)))) == ["ENV05"]
 
 
 def test_the_command_line_has_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,12 +105,6 @@ def test_only_what_is_listed_is_put_into_the_bucket(jobs: PromotedJobs, vertex: 
     assert "credentials" not in text.lower()
 
 
-def test_a_job_over_the_limit_says_both_numbers(jobs: PromotedJobs) -> None:
-    dear = dataclasses.replace(SLEEP, machine=Machine.of_slice("v3-32"), timeout=7200)
-    with pytest.raises(ChipHoursError, match=r"v3-32: 16 chips x at most 2 h = 32 chip-hours: more than the 16 that"):
-        send(jobs, dear)
-
-
 def test_a_job_that_the_service_would_refuse_is_not_sent(jobs: PromotedJobs, vertex: FakeVertex) -> None:
     wrong = dataclasses.replace(SLEEP, machine=Machine("cloud-tpu", "TPU_V3", 5), labels={SPEC_LABEL: "Upper"})
     with pytest.raises(JobRefused) as caught:

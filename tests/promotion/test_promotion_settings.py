@@ -123,20 +123,6 @@ def test_other_expressions_have_no_line_and_ask_for_no_target(run: Run, argument
     result.stdout.no_fnmatch_line("*to jobs on*")
 
 
-def test_a_fixture_may_give_the_target(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(
-        """
-        import pytest
-        from t5x_harness.vertex.target import VertexTarget
-
-        @pytest.fixture(scope="session")
-        def vertex_target():
-            return VertexTarget("theirs", "us-central1", "their-bucket", "their/t5x:2")
-        """
-    )
-    assert run("-m", "tpu", "--collect-only").ret == pytest.ExitCode.OK
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -157,29 +143,6 @@ def test_a_wrong_value_is_told_before_anything_runs(run: Run, arguments: list[st
     result = run("-m", "tpu", *emulated, *arguments)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
-
-
-def test_a_mistake_in_the_projects_table_has_its_line(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makepyprojecttoml("[tool.t5x_harness.tpu]\nsteps = 8\naccelerator_typ = 'TPU_V3'\n")
-    result = run("-m", "tpu", "--t5x-vertex=emulated")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        ["*pyproject.toml:3: tpu: no argument 'accelerator_typ': did you mean accelerator_type?"]
-    )
-
-
-def test_the_options_are_documented(pytester: pytest.Pytester) -> None:
-    text = pytester.runpytest_subprocess("--help").stdout.str()
-    for option in (
-        "--t5x-vertex={real,emulated}",
-        "--t5x-vertex-project",
-        "--t5x-tpu-max-chip-hours",
-        "--t5x-tpu-dry-run",
-        "--t5x-tpu-reuse",
-    ):
-        assert option in text
-    for ini in ("t5x_vertex ", "t5x_vertex_bucket", "t5x_tpu "):
-        assert ini in text
 
 
 ZONES = """

@@ -16,11 +16,10 @@ from t5x_harness.vertex.modules import ClosureError
 ROOT = "/gcs/b/stage"
 
 
-def _write_gin(folder: Path, **files: str) -> None:
+def _write(folder: Path, files: dict[str, str]) -> None:
     for name, text in files.items():
-        path = folder / name.replace("__", "/").replace("_gin", ".gin").replace("_py", ".py")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
 
 
 def _closure(folder: Path, *gin_files: str, **fields: tuple[str, ...]) -> Closure:
@@ -32,12 +31,12 @@ def _staged(closure: Closure) -> dict[str, str]:
 
 
 def test_includes_of_includes_are_staged_and_lead_to_each_other(tmp_path: Path) -> None:
-    _write_gin(
-        tmp_path,
-        run_gin="include 'models/my.gin'  # mine\ninclude 't5x/configs/runs/pretrain.gin'\nX = 1\n",
-        models__my_gin='include "models/base.gin"\n',
-        models__base_gin="Y = 2\n",
-    )
+    files = {
+        "run.gin": "include 'models/my.gin'  # mine\ninclude 't5x/configs/runs/pretrain.gin'\nX = 1\n",
+        "models/my.gin": 'include "models/base.gin"\n',
+        "models/base.gin": "Y = 2\n",
+    }
+    _write(tmp_path, files)
     closure = _closure(tmp_path, "run.gin")
     assert _staged(closure) == {
         "gin/models/base.gin": "Y = 2\n",
@@ -50,8 +49,8 @@ def test_includes_of_includes_are_staged_and_lead_to_each_other(tmp_path: Path) 
 
 
 def test_two_files_of_one_name_stay_two_files(tmp_path: Path) -> None:
-    _write_gin(tmp_path / "project", a__model_gin="X = 1\n", b__model_gin="X = 2\n")
-    _write_gin(tmp_path / "other", a__model_gin="X = 3\n")
+    _write(tmp_path / "project", {"a/model.gin": "X = 1\n", "b/model.gin": "X = 2\n"})
+    _write(tmp_path / "other", {"a/model.gin": "X = 3\n"})
     other = str(tmp_path / "other" / "a" / "model.gin")
     closure = _closure(tmp_path / "project", "a/model.gin", "b/model.gin", other)
     names = [path.under(ROOT) for path in closure.gin_files]
@@ -61,8 +60,8 @@ def test_two_files_of_one_name_stay_two_files(tmp_path: Path) -> None:
 
 
 def test_files_of_search_paths_outside_are_staged_by_their_folder(tmp_path: Path) -> None:
-    _write_gin(tmp_path / "project", run_gin="include 'shared.gin'\n")
-    _write_gin(tmp_path / "lib", shared_gin="X = 1\n")
+    _write(tmp_path / "project", {"run.gin": "include 'shared.gin'\n"})
+    _write(tmp_path / "lib", {"shared.gin": "X = 1\n"})
     closure = _closure(tmp_path / "project", "run.gin", search_paths=("../lib",))
     (shared,) = (name for name in _staged(closure) if name.endswith("shared.gin"))
     assert re.fullmatch(r"gin/lib-[0-9a-f]{8}/shared\.gin", shared)
@@ -70,7 +69,7 @@ def test_files_of_search_paths_outside_are_staged_by_their_folder(tmp_path: Path
 
 
 def test_files_of_t5x_are_the_images_however_they_are_asked_for(tmp_path: Path) -> None:
-    _write_gin(tmp_path, run_gin="include 't5x/t5x/configs/runs/pretrain.gin'\n")
+    _write(tmp_path, {"run.gin": "include 't5x/t5x/configs/runs/pretrain.gin'\n"})
     closure = _closure(tmp_path, "t5x/examples/t5/t5_1_1/tiny.gin", "run.gin")
     assert [path.under(ROOT) for path in closure.gin_files] == [
         "t5x/examples/t5/t5_1_1/tiny.gin",
@@ -80,7 +79,7 @@ def test_files_of_t5x_are_the_images_however_they_are_asked_for(tmp_path: Path) 
 
 
 def test_gin_in_a_bucket_is_read_there_by_its_path_and_not_by_its_address(tmp_path: Path) -> None:
-    _write_gin(tmp_path, run_gin="include 'gs://my-bucket/model.gin'\n")
+    _write(tmp_path, {"run.gin": "include 'gs://my-bucket/model.gin'\n"})
     closure = _closure(tmp_path, "gs://my-bucket/first.gin", "run.gin", search_paths=("gs://my-bucket/lib",))
     assert [path.under(ROOT) for path in closure.gin_files] == ["/gcs/my-bucket/first.gin", f"{ROOT}/gin/run.gin"]
     assert _staged(closure) == {"gin/run.gin": "include '/gcs/my-bucket/model.gin'\n"}
@@ -89,26 +88,23 @@ def test_gin_in_a_bucket_is_read_there_by_its_path_and_not_by_its_address(tmp_pa
 
 
 def test_what_bindings_include_is_staged(tmp_path: Path) -> None:
-    _write_gin(tmp_path, run_gin="X = 1\n", more_gin="Y = 1\n")
+    _write(tmp_path, {"run.gin": "X = 1\n", "more.gin": "Y = 1\n"})
     closure = _closure(tmp_path, "run.gin", bindings=("X = 2", "include 'more.gin'"))
     assert closure.bindings(ROOT) == ("X = 2", f"include '{ROOT}/gin/more.gin'")
     assert set(_staged(closure)) == {"gin/run.gin", "gin/more.gin"}
 
 
 def test_the_staged_copies_mean_what_the_files_mean(tmp_path: Path) -> None:
-    _write_gin(
-        tmp_path,
-        run_gin="X = 1\ninclude 'a/x.gin'\ninclude 'b/x.gin'\nZ = %X\n",
-        a__x_gin="X = 2\nA = 1\n",
-        b__x_gin="include 'c.gin'\nX = 3\n",
-        c_gin="C = 1\n",
-    )
+    files = {
+        "run.gin": "X = 1\ninclude 'a/x.gin'\ninclude 'b/x.gin'\nZ = %X\n",
+        "a/x.gin": "X = 2\nA = 1\n",
+        "b/x.gin": "include 'c.gin'\nX = 3\n",
+        "c.gin": "C = 1\n",
+    }
+    _write(tmp_path, files)
     closure = _closure(tmp_path, "run.gin")
     stage = tmp_path / "elsewhere"
-    for file in closure.files(str(stage)):
-        target = stage / file.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(file.content)
+    _write(stage, {file.name: file.content.decode() for file in closure.files(str(stage))})
     (given,) = (path.under(str(stage)) for path in closure.gin_files)
     there = program_of(RunSpec((given,), cwd="/", runtime="embedded"))
     assert {n: m.value for n, m in there.macros.items()} == {n: m.value for n, m in closure.program.macros.items()}
@@ -116,10 +112,10 @@ def test_the_staged_copies_mean_what_the_files_mean(tmp_path: Path) -> None:
 
 
 def test_the_same_files_have_the_same_digest_wherever_they_are_staged(tmp_path: Path) -> None:
-    _write_gin(tmp_path, run_gin="include 'more.gin'\n", more_gin="Y = 1\n")
+    _write(tmp_path, {"run.gin": "include 'more.gin'\n", "more.gin": "Y = 1\n"})
     before = _closure(tmp_path, "run.gin").digest
     assert _closure(tmp_path, "run.gin").digest == before
-    _write_gin(tmp_path, more_gin="Y = 2\n")
+    _write(tmp_path, {"more.gin": "Y = 2\n"})
     assert _closure(tmp_path, "run.gin").digest != before
 
 
@@ -131,23 +127,21 @@ def test_the_same_files_have_the_same_digest_wherever_they_are_staged(tmp_path: 
     ],
 )
 def test_an_include_that_leads_nowhere_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
-    _write_gin(tmp_path, run_gin=text)
+    _write(tmp_path, {"run.gin": text})
     with pytest.raises(ClosureError, match=re.escape(message)):
         _closure(tmp_path, "run.gin")
 
 
 def test_a_file_that_takes_the_place_of_one_of_t5xs_is_refused(tmp_path: Path) -> None:
-    _write_gin(tmp_path, run_gin="include 't5x/examples/t5/t5_1_1/tiny.gin'\n")
-    mine = tmp_path / "t5x" / "examples" / "t5" / "t5_1_1" / "base.gin"
-    mine.parent.mkdir(parents=True)
-    mine.write_text("X = 1\n")
+    files = {"run.gin": "include 't5x/examples/t5/t5_1_1/tiny.gin'\n", "t5x/examples/t5/t5_1_1/base.gin": "X = 1\n"}
+    _write(tmp_path, files)
     with pytest.raises(ClosureError, match=r"tiny\.gin:\d+ is T5X's own and includes t5x/examples/t5/t5_1_1/base\.gin"):
         _closure(tmp_path, "run.gin")
 
 
 def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
-    _write_gin(tmp_path / "secrets", key_gin="X = 1\n")
-    _write_gin(tmp_path / "project", run_gin="include 'linked.gin'\n")
+    _write(tmp_path / "secrets", {"key.gin": "X = 1\n"})
+    _write(tmp_path / "project", {"run.gin": "include 'linked.gin'\n"})
     (tmp_path / "project" / "linked.gin").symlink_to(tmp_path / "secrets" / "key.gin")
     with pytest.raises(ClosureError) as caught:
         _closure(tmp_path / "project", "run.gin")
@@ -159,26 +153,16 @@ def test_a_link_out_of_the_project_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_files_of_this_machine_that_values_name_are_said_to_be_missing_in_the_job(tmp_path: Path) -> None:
-    _write_gin(
-        tmp_path,
-        run_gin="A = 'vocab/own.model'\nB = 'vocab/other.model'\nC = 'train'\nD = 'gs://b/own.model'\nE = 3\nA = %F\n"
-        "F = 'vocab/own.model'\nG = 't5x/own.model'\n",
-        train="",
+    text = (
+        "A = 'vocab/own.model'\nB = 'vocab/other.model'\nC = 'train'\nD = 'gs://b/own.model'\nE = 3\nA = %F\n"
+        "F = 'vocab/own.model'\nG = 't5x/own.model'\n"
     )
-    for name in ("vocab", "t5x"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "own.model").write_text("")
+    _write(tmp_path, {"run.gin": text, **dict.fromkeys(("train", "vocab/own.model", "t5x/own.model"), "")})
     closure = _closure(tmp_path, "run.gin")
     assert closure.passed_over == (
         "vocab/own.model, which F names (run.gin:7): a job does not have this machine's files; copy it to a bucket and "
         "name it gs://BUCKET/…, unless the image has it at this path",
     )
-
-
-def _write(folder: Path, files: dict[str, str]) -> None:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
 
 
 def _names(closure: Closure) -> list[str]:
@@ -223,13 +207,8 @@ def test_a_module_is_staged(tmp_path: Path, files: dict[str, str], staged: list[
 
 
 def test_installed_packages_are_left_to_the_image_and_named(tmp_path: Path) -> None:
-    _write(
-        tmp_path,
-        {
-            "run.gin": "import t5x_harness.sample_tasks.tasks\nimport sacrebleu\nimport seqio\nfrom t5x import utils\n",
-            ".venv/lib/site-packages/theirs/__init__.py": "",
-        },
-    )
+    imports = "import t5x_harness.sample_tasks.tasks\nimport sacrebleu\nimport seqio\nfrom t5x import utils\n"
+    _write(tmp_path, {"run.gin": imports})
     closure = _closure(tmp_path, "run.gin")
     assert closure.modules == ()
     assert closure.of_image == ("module t5x_harness.sample_tasks.tasks", "module sacrebleu")
@@ -237,8 +216,7 @@ def test_installed_packages_are_left_to_the_image_and_named(tmp_path: Path) -> N
 
 def test_a_package_installed_below_the_project_is_not_the_projects(tmp_path: Path) -> None:
     _write(tmp_path, {"run.gin": "import theirs\n", ".venv/lib/site-packages/theirs/__init__.py": ""})
-    patch = pytest.MonkeyPatch()
-    with patch.context() as context:
+    with pytest.MonkeyPatch.context() as context:
         context.syspath_prepend(str(tmp_path / ".venv" / "lib" / "site-packages"))
         closure = _closure(tmp_path, "run.gin")
     assert closure.modules == ()
@@ -281,12 +259,9 @@ _ADVICE = (
 
 @pytest.fixture
 def own_data(tmp_path: Path) -> Path:
-    (tmp_path / "run.gin").write_text("import tasks.own\nA = 'vocab/named.model'\n")
-    for name in ("tasks/__init__.py", "tasks/own.py", "tasks/own.model", "vocab/own.model", "vocab/named.model"):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(name)
-    (tmp_path / "train-0.txt").write_text("x")
+    names = ("tasks/__init__.py", "tasks/own.py", "tasks/own.model", "vocab/own.model", "vocab/named.model")
+    _write(tmp_path, {"run.gin": "import tasks.own\nA = 'vocab/named.model'\n", **{name: name for name in names}})
+    _write(tmp_path, {"train-0.txt": "x"})
     return tmp_path
 
 

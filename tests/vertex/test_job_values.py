@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from t5x_harness.promotion.marker import TpuResources
-from t5x_harness.settings.project import ProjectError, load_project
 from t5x_harness.system.texts import MASK, masked
 from t5x_harness.vertex.arguments import OverrideError, argument_of, normalized
 from t5x_harness.vertex.machine import ChipHours, ChipHoursError, Machine, MachineError
@@ -178,25 +176,6 @@ def test_who_starts_the_job_comes_before_the_environment_and_that_before_the_pro
 def test_a_value_that_cannot_be_one_is_refused(name: str, value: str, message: str) -> None:
     with pytest.raises(VertexTargetError, match=message):
         VertexTarget(**{**WHOLE, name: value})
-
-
-def test_the_projects_file_has_a_table_for_it(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text('[tool.t5x_harness.vertex]\nproject = "p"\nimage = "i"\n')
-    assert load_project(tmp_path).vertex == {"project": "p", "image": "i"}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ('[tool.t5x_harness.vertex]\nproject = "p"\nbuckets = "b"\n', ":3: unknown key 'buckets': did you mean bucket"),
-        ("[tool.t5x_harness.vertex]\nproject = 1\n", ":2: project has to be a string, not 1"),
-        ("[tool.t5x_harness]\nvertex = 1\n", ":2: vertex has to be a table"),
-    ],
-)
-def test_a_mistake_in_the_table_has_its_line(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "pyproject.toml").write_text(text)
-    with pytest.raises(ProjectError, match=re.escape(message)):
-        load_project(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -66,11 +66,6 @@ def test_the_configs_model_dir_is_passed_in_the_form_for_writing(project: Path, 
     assert [arg for arg in job.args if "MODEL_DIR" in arg] == ['--gin.MODEL_DIR="gs://b/runs/1"']
 
 
-def test_a_model_dir_in_the_container_is_refused(project: Path) -> None:
-    with pytest.raises(JobError, match="MODEL_DIR = '/tmp/x': that is a folder of the job's container, and is gone"):
-        _ = _job(project, bindings=["MODEL_DIR = '/tmp/x'"]).args
-
-
 def test_the_data_folder_is_a_flag_only_where_there_is_one(project: Path) -> None:
     assert not any("tfds" in arg for arg in _job(project).args)
     assert _job(project, tfds_data_dir="/gcs/b/data").args[-1] == "--tfds_data_dir=gs://b/data"
