@@ -17,7 +17,7 @@ import pytest
 
 from t5x_harness.fixtures.runs import slice_name
 from t5x_harness.fixtures.vertex import Targets
-from t5x_harness.promotion.marker import SMOKE, TPU, ResourcesError, TpuResources, selects_only
+from t5x_harness.promotion.marker import SMOKE, TPU, ResourcesError, TpuResources, resources_in, selects_only
 from t5x_harness.promotion.settings import PromotionSettings, machine_of, order_of
 from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.options import option_of
@@ -79,8 +79,16 @@ class Promotion:
         Raises:
           ValueError: a value is invalid.
         """
-        table = self._session.settings.project.tpu
-        return PromotionSettings.of(job_settings(self._session.config), table, emulated=uses_emulated_google())
+        given = job_settings(self._session.config)
+        return PromotionSettings(
+            given["vertex"] or ("emulated" if uses_emulated_google() else "real"),
+            given["parallel"],
+            given["max_chip_hours"],
+            given["dry_run"],
+            given["reuse"],
+            given["tpu_aot"],
+            {**self._session.settings.project.tpu, **resources_in(given["tpu"] or ())},
+        )
 
     @functools.cached_property
     def target(self) -> VertexTarget:

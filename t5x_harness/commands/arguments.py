@@ -12,8 +12,7 @@ from pathlib import Path
 
 from t5x_harness.findings.printable import printable
 from t5x_harness.settings.command_line import add_to_command, configuration_of
-from t5x_harness.settings.configuration import Configuration
-from t5x_harness.settings.configured import files_of, require_matches
+from t5x_harness.settings.configuration import Configuration, files_of, require_matches
 from t5x_harness.settings.forms import SettingsError, count, duration
 from t5x_harness.settings.options import RUNS, option_of
 from t5x_harness.settings.project import find_project

@@ -172,6 +172,7 @@ def _cache(
     from t5x_harness.buckets.emulated import store
     from t5x_harness.caching import caching
     from t5x_harness.caching.request import CacheError, CacheRequest
+    from t5x_harness.resolve.datasets import tfds_problem
     from t5x_harness.standins.run import StandIns
 
     absl.logging.set_verbosity("error")
@@ -195,7 +196,12 @@ def _cache(
     def prepare(task: seqio.Task) -> Sequence[str]:
         dataset: Any = types.SimpleNamespace(use_cached=False, batch_size=0, split="train")
         standins.take_places(dataset, (task,))
-        _require_data(task)
+        # SeqIO would download TFDS data that has not been prepared, which takes days for C4.
+        if (problem := tfds_problem(task, "train")) is not None:
+            raise CacheError(
+                f"task {task.name} reads {problem.name}, which is not prepared ({problem.detail}): prepare it with "
+                "TFDS, give its folder with --tfds_data_dir, or try the way with --standins=missing"
+            )
         for feature in task.output_features.values():  # opens the vocabulary's files
             feature.vocabulary.vocab_size  # noqa: B018
         made = [f"{change.binding}: {change.before}" for change in standins.take_changes()]
@@ -212,23 +218,6 @@ def _cache(
     asked = {one.name: one.left_out for one in done if one.folder is None and one.name in request.tasks}
     refused += [f"task {name} cannot be cached: {why}" for name, why in asked.items()]
     return [one for one in done if one.name not in asked], refused, generated_of
-
-
-def _require_data(task: seqio.Task) -> None:
-    """Refuses TFDS data that has not been prepared, because SeqIO would download it, which takes days for C4.
-
-    Raises:
-      CacheError: the data has not been prepared.
-    """
-    from t5x_harness.caching.request import CacheError
-    from t5x_harness.resolve.datasets import tfds_problem
-
-    problem = tfds_problem(task, "train")
-    if problem is not None:
-        raise CacheError(
-            f"task {task.name} reads {problem.name}, which is not prepared ({problem.detail}): prepare it with TFDS, "
-            "give its folder with --tfds_data_dir, or try the way with --standins=missing"
-        )
 
 
 def _guarded(step: Callable[[], Any]) -> Any:

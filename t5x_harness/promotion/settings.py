@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any
 
-from t5x_harness.promotion.marker import ResourcesError, TpuResources, resources_in
+from t5x_harness.promotion.marker import ResourcesError, TpuResources
 from t5x_harness.spec import RunSpec
 from t5x_harness.vertex.container import FOUR_HOURS, ContainerJob
-from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS, Machine, MachineError
+from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError
 
 DEFAULT_PARALLEL = 4
@@ -42,28 +42,6 @@ class PromotionSettings:
     reuse: tuple[str, ...] = ()
     aot: str | None = None
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any], table: Mapping[str, Any], *, emulated: bool) -> Self:
-        """Makes the settings from given values.
-
-        Args:
-          given: the values of options, variables and the ini file, by field; None for values that are not given.
-          table: the resources in the project's file.
-          emulated: whether jobs go to the emulated Google Cloud by default.
-
-        Raises:
-          ResourcesError: a resource in the ini file is invalid.
-        """
-        return cls(
-            service=given["vertex"] or ("emulated" if emulated else "real"),
-            parallel=given["parallel"] or DEFAULT_PARALLEL,
-            max_chip_hours=given["max_chip_hours"] or DEFAULT_MAX_CHIP_HOURS,
-            dry_run=bool(given["dry_run"]),
-            reuse=tuple(given["reuse"]),
-            aot=given["tpu_aot"],
-            defaults={**table, **resources_in(given["tpu"] or ())},
-        )
 
     @property
     def emulated(self) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.settings.configured import files_of, require_matches
+from t5x_harness.settings.configuration import files_of, require_matches
 from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.project import ProjectConfig, ProjectError, find_project, load_project
 from t5x_harness.spec import Mode
