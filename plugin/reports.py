@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -63,8 +64,11 @@ def add_job_sections(item: pytest.Item, report: pytest.TestReport) -> None:
 
 def record_versions(config: pytest.Config) -> None:
     """Adds the versions of all runs to the test suite of ``--junitxml``, if it is requested and runs were made."""
-    if (xml := junit_file(config)) is not None:
-        for name, value in config.stash[SESSION].properties():
+    session = config.stash[SESSION]
+    if (xml := junit_file(config)) is not None and session.begun is not None and (runs := session.begun.results.by_run):
+        from t5x_harness.report.junit import version_properties
+
+        for name, value in version_properties(session.settings.runtime, (spec.slice for spec in runs)):
             xml.add_global_property(name, value)
 
 
@@ -79,7 +83,7 @@ def write_runs(reporter: pytest.TerminalReporter, session: HarnessSession) -> No
     from t5x_harness.report.github import append_step_summary, commands_where_wanted
     from t5x_harness.report.terminal import render, render_brief
 
-    report = session.report()
+    report = runs.results.report(time.perf_counter() - session.started)
     width, color = terminal_columns(reporter), colors(reporter)
     if reporter.verbosity >= -1:
         reporter.section("t5x-harness")

@@ -25,7 +25,6 @@ from t5x_harness.upstream.pytest import temporary_folders, write_past_line
 from t5x_harness.vertex.target import VertexTargetError
 
 if TYPE_CHECKING:
-    from t5x_harness.report.report import Report
     from t5x_harness.runs.session import RunRegistry
     from t5x_harness.workers import InlineProgress
 
@@ -48,6 +47,7 @@ class HarnessSession:
       promotes: whether the runs are jobs elsewhere, which handle Ctrl-C.
       is_worker: whether this process is a worker of pytest-xdist.
       begun: the runs; None until one is requested.
+      started: the time when the session began, on :func:`time.perf_counter`'s clock.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class HarnessSession:
         self._write_report = write_report
         self.begun: RunRegistry | None = None
         self._ending: Ending | None = None
-        self._started = time.perf_counter()
+        self.started = time.perf_counter()
 
     @property
     def runs(self) -> RunRegistry:
@@ -154,26 +154,6 @@ class HarnessSession:
             self._ending = Ending(pytest.ExitCode.INTERRUPTED, tell)
         return self._ending
 
-    def report(self) -> Report:
-        """Returns the results of all runs, in the order in which they ended."""
-        return self.runs.results.report(time.perf_counter() - self._started)
-
-    def properties(self) -> list[tuple[str, str]]:
-        """Returns the versions and slices of all runs, for reporters such as JUnit's; nothing if there are no runs."""
-        from t5x_harness.report.junit import version_properties
-
-        runs = self.begun.results.by_run if self.begun is not None else ()
-        return [*version_properties(self.settings.runtime, (spec.slice for spec in runs))] if runs else []
-
-    def interrupt(self) -> bool:
-        """Kills all runs and keeps their results; returns False if something else handles the interrupt."""
-        if not self.in_use or self.promotes:
-            return False
-        self.ending.begin()  # the interrupt may have come elsewhere
-        if self.begun is not None:
-            self.begun.interrupt()
-        return True
-
     def finish(self, *, interrupted: bool) -> None:
         """Ends runs that will get no further stage, and keeps the results of interrupted ones."""
         if self.begun is not None:
@@ -225,8 +205,13 @@ class SessionInterruption:
     @pytest.hookimpl(tryfirst=True)  # before pytest renders the traceback, which takes seconds
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Kills the runs; a second Ctrl-C does not spoil the rest of pytest's report."""
-        in_full = type(excinfo.value) is not KeyboardInterrupt or self._session.config.option.fulltrace
-        if self._session.interrupt() and not in_full:
+        session = self._session
+        if not session.in_use or session.promotes:
+            return
+        session.ending.begin()  # the interrupt may have come elsewhere
+        if session.begun is not None:
+            session.begun.interrupt()
+        if type(excinfo.value) is KeyboardInterrupt and not session.config.option.fulltrace:
             excinfo.traceback = excinfo.traceback[-1:]  # pytest shows only this frame
 
 

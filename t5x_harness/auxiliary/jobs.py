@@ -24,6 +24,8 @@ class AuxiliaryError(Exception):
 
 
 _MODES = {f"t5x.{mode}": mode for mode in (RunMode.TRAIN, RunMode.EVAL, RunMode.INFER)}
+"""The modules that have only one mode."""
+
 T5X_MAIN = "t5x.main"
 """The module with all of T5X's functions, which jobs run by default."""
 
@@ -88,11 +90,6 @@ class AuxiliaryRequest:
     def all_bindings(self) -> tuple[str, ...]:
         """The bindings of the jobs, preceded by the train job's if its files are used."""
         return self.bindings if self.replace_gin_file else (*self.train.bindings, *self.bindings)
-
-    @property
-    def mode_of_module(self) -> RunMode | None:
-        """The only mode of the module; None for ``t5x.main``, which has all modes, and for modules outside T5X."""
-        return _MODES.get(self.module)
 
     @property
     def is_of_t5x(self) -> bool:
@@ -239,7 +236,7 @@ def template_of(request: AuxiliaryRequest, model_dir: str) -> JobTemplate:
         mode=None,
     )
     program = program_of(spec)
-    mode = request.mode_of_module
+    mode = _MODES.get(request.module)
     if mode is None and request.is_of_t5x:
         # If both configs are read, the jobs' own config decides.
         own = program_of(dataclasses.replace(spec, gin_files=request.gin_files, bindings=()))

@@ -21,7 +21,6 @@ from t5x_harness.variables import NETWORK_VARIABLE
 
 # A machine's proxy variables.
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "grpc_proxy")
-_GUARDED = ("connect", "connect_ex", "sendto", "sendmsg")
 _LOOKUPS = ("getaddrinfo", "gethostbyname", "gethostbyname_ex")
 
 
@@ -81,8 +80,8 @@ def forbidden() -> Iterator[None]:
 
 def _guard() -> Callable[[], None]:
     """Installs the guards, and returns a function that removes them."""
-    methods = {name: getattr(socket.socket, name) for name in _GUARDED}
-    own = {name for name in _GUARDED if name in vars(socket.socket)}
+    methods = {name: getattr(socket.socket, name) for name in _ADDRESS_INDEX}
+    own = {name for name in _ADDRESS_INDEX if name in vars(socket.socket)}
     functions = {name: getattr(socket, name) for name in _LOOKUPS}
     for name, method in methods.items():
         setattr(socket.socket, name, _guarded_method(method, index=_ADDRESS_INDEX[name]))
