@@ -74,31 +74,22 @@ def test_what_is_cached_is_left_as_it_is_until_it_is_to_be_written_anew(cache: A
     assert (status, out) == (0, "noisy_lines: it is cached in cache/noisy_lines\n")
 
 
-def test_a_killed_run_is_gone_on_with_and_counts_as_no_cache_before(cache: Any, start: Start, folder: Path) -> None:
+@pytest.mark.parametrize(("targets", "resumed"), [("line", "2"), ('"x"', "-")])
+def test_a_killed_run_is_gone_on_with_unless_the_code_has_changed(
+    cache: Any, start: Start, folder: Path, targets: str, resumed: str
+) -> None:
+    """Before that, its folder does not count as a cache."""
     (folder / "die").touch()
     with pytest.raises(RunDied):
         cache("dies")
     assert not (folder / "cache/dies/COMPLETED").exists()
     (folder / "die").unlink()
+    (folder / "mine.py").write_text(TASKS.replace('"targets": line})', f'"targets": {targets}}})'))
     status, out, _ = cache("dies")
     assert status == 0
-    assert [line.split()[-1] for line in out.splitlines() if " train " in line] == ["2"]
+    assert [line.split()[-1] for line in out.splitlines() if " train " in line] == [resumed]
     assert compared(start, "mine", "dies") == {"train": [63, []], "validation": [20, []]}
     assert not (folder / "cache/dies/.parts").exists()
-
-
-def test_parts_of_other_code_are_not_gone_on_with(cache: Any, start: Start, folder: Path) -> None:
-    (folder / "die").touch()
-    with pytest.raises(RunDied):
-        cache("dies")
-    (folder / "die").unlink()
-    (folder / "mine.py").write_text(
-        TASKS.replace('"inputs": line, "targets": line})', '"inputs": line, "targets": "x"})')
-    )
-    status, out, _ = cache("dies")
-    assert status == 0
-    assert [line.split()[-1] for line in out.splitlines() if " train " in line] == ["-"]
-    assert compared(start, "mine", "dies") == {"train": [63, []], "validation": [20, []]}
 
 
 @pytest.mark.parametrize("address", ["cache", "gs://my-bucket/cache"])

@@ -12,7 +12,7 @@ import pytest
 
 from t5x_harness.execute import sizes
 from t5x_harness.execute.shrink import Shrinker
-from t5x_harness.gin.config import BindingKey, GinConfig
+from t5x_harness.gin.config import GinConfig
 from t5x_harness.gin.reader import read
 from t5x_harness.spec import Mode, RunSpec
 
@@ -149,14 +149,6 @@ def test_a_small_config_stays_as_it_is(parse: Any) -> None:
 
 def test_heads_that_the_model_axis_divides_still_are(parse: Any) -> None:
     assert shrunk(parse("network.num_heads = 64"), axes=sizes.Axes(8, 16)) == {"network.num_heads": "16"}
-
-
-def test_a_binding_is_found_with_its_file_and_line(parse: Any) -> None:
-    config = parse(CONFIG)
-    key = BindingKey("train", "small.DatasetConfig", "batch_size")
-    where = config.location(config.owner(key))
-    assert where is not None
-    assert (Path(where.file).name, where.line) == ("config.gin", 3)
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_each_checkpoint_of_a_list_is_looked_for(plan: Plan, tmp_path: Path) -> 
     result = plan(gin=f"{gin}eval_script.evaluate.use_orbax = False\n")
     (finding,) = result.errors
     message = f"there is no {tmp_path}/run/checkpoint_200; beside it are checkpoint_20, checkpoint_100"
-    assert (finding.code, finding.message) == ("CKP04", message)
+    assert (finding.code, finding.message, finding.fix) == ("CKP04", message, "correct the step")
 
 
 def test_an_empty_list_of_paths_is_from_scratch(plan: Plan) -> None:

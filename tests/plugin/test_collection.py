@@ -22,29 +22,26 @@ def items(file: str, stages: list[str]) -> list[str]:
     return [f"{file}::{stage}" for stage in stages]
 
 
-def test_a_file_has_the_stages_of_its_mode(run: Run) -> None:
-    result = run("--co", "-q", "infer.gin", "train.gin")
-    assert collected(result) == [*items("infer.gin", INFER), *items("train.gin", TRAIN)]
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("infer.gin", "train.gin"), [*items("infer.gin", INFER), *items("train.gin", TRAIN)]),
+        (("train.gin::eval",), ["train.gin::eval"]),
+        (("train.gin", "infer.gin", "-k", "plan"), ["train.gin::plan", "infer.gin::plan"]),
+        (("train.gin", "infer.gin", "-k", "train and not lint"), items("train.gin", TRAIN[1:])),
+        (
+            ("--t5x-until=plan", "train.gin", "infer.gin"),
+            [*items("train.gin", TRAIN[:3]), *items("infer.gin", INFER[:3])],
+        ),
+        (("--t5x-until=eval", "infer.gin"), items("infer.gin", INFER[:3])),
+    ],
+)
+def test_a_file_has_the_stages_of_its_mode_of_which_some_are_chosen(
+    run: Run, arguments: tuple[str, ...], expected: list[str]
+) -> None:
+    result = run("--co", "-q", *arguments)
+    assert collected(result) == expected
     assert result.ret == pytest.ExitCode.OK
-
-
-def test_one_stage_is_chosen_by_its_name(run: Run) -> None:
-    assert collected(run("--co", "-q", "train.gin::eval")) == ["train.gin::eval"]
-    assert collected(run("--co", "-q", "train.gin", "infer.gin", "-k", "plan")) == [
-        "train.gin::plan",
-        "infer.gin::plan",
-    ]
-    assert collected(run("--co", "-q", "train.gin", "infer.gin", "-k", "train and not lint")) == items(
-        "train.gin", TRAIN[1:]
-    )
-
-
-def test_the_stages_end_where_they_are_to(run: Run) -> None:
-    assert collected(run("--co", "-q", "--t5x-until=plan", "train.gin", "infer.gin")) == [
-        *items("train.gin", TRAIN[:3]),
-        *items("infer.gin", INFER[:3]),
-    ]
-    assert collected(run("--co", "-q", "--t5x-until=eval", "infer.gin")) == items("infer.gin", INFER[:3])
 
 
 def test_a_folder_gives_its_run_configs_to_smoke_only(run: Run, folder: Path) -> None:

@@ -1,21 +1,13 @@
-"""Configs behave as pytest users expect: -n, -x, --lf, -k, JUnit, a terminal, Ctrl-C, golden plans, runs ahead."""
+"""Configs behave as pytest users expect: -n, -x, --lf, -k, JUnit, golden plans, runs ahead."""
 
 from __future__ import annotations
 
-import os
-import pty
-import select
 import shutil
-import signal
-import subprocess
-import sys
-import uuid
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from interrupts import processes_with
 
 from t5x_harness.plugin.gin_items import StageItem
 from t5x_harness.plugin.session import SESSION
@@ -93,40 +85,6 @@ def test_runs_in_pytests_own_process_for_a_debugger(run: Run, folder: Path) -> N
     result.assert_outcomes(passed=1)
     pids = {words[0] + words[1]: words[2] for line in result.outlines if len(words := line.split()[-3:]) == 3}
     assert pids["registeredin"] == pids["pytestis"]
-
-
-@pytest.mark.journey
-def test_a_terminal_shows_progress_and_ctrl_c_leaves_no_process(folder: Path) -> None:
-    (folder / "slow.py").write_text("import time\ntime.sleep(300)\n")
-    for name in ("own.gin", "ahead.gin"):
-        copy(folder, name, ("DROPOUT_RATE", "import slow\nDROPOUT_RATE"))
-    mark = f"T5X_HARNESS_TEST_{uuid.uuid4().hex}"
-    controller, terminal = pty.openpty()
-    command = [sys.executable, "-m", "pytest", "--t5x-runtime=embedded", f"--basetemp={folder / 'base'}"]
-    command += ["--t5x-ahead=1", "own.gin", "ahead.gin"]
-    environment = {**os.environ, mark: "1", "TERM": "xterm"}
-    process = subprocess.Popen(command, stdout=terminal, stderr=terminal, stdin=terminal, env=environment, cwd=folder)
-    os.close(terminal)
-    shown = b""
-    while b"[resolve]" not in shown:
-        assert select.select([controller], [], [], 120)[0], shown
-        shown += os.read(controller, 4096)
-    assert len(processes_with(mark)) > 1
-    process.send_signal(signal.SIGINT)
-    while chunk := read_or_end(controller):
-        shown += chunk
-    assert process.wait(60) == pytest.ExitCode.INTERRUPTED
-    assert b"KeyboardInterrupt" in shown
-    assert b"Traceback" not in shown
-    assert processes_with(mark) == []
-    assert list((folder / "base").glob("t5x-harness*")) == []
-
-
-def read_or_end(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 4096)
-    except OSError:  # the other end is closed
-        return b""
 
 
 PLAN = "train.gin::plan"

@@ -64,24 +64,6 @@ def test_a_value_that_is_none_is_refused(pytester: pytest.Pytester, arguments: s
     result.stderr.no_fnmatch_line("*Traceback*")
 
 
-def test_numerics_are_set_by_an_option_a_variable_an_ini_value_or_the_project(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def is_on(*flags: str) -> bool:
-        return settings_of(pytester.parseconfig(*flags)).spec(["run.gin"]).settings.tpu_numerics
-
-    assert not is_on()
-    assert is_on("--t5x-tpu-numerics")
-    assert is_on("-o", "t5x_tpu_numerics=true")
-    pytester.makepyprojecttoml("[tool.t5x_harness]\ntpu_numerics = true\n")
-    assert is_on()
-    assert not is_on("-o", "t5x_tpu_numerics=false")
-    monkeypatch.setenv("T5X_HARNESS_TPU_NUMERICS", "1")
-    assert is_on("-o", "t5x_tpu_numerics=false")
-    monkeypatch.setenv("T5X_HARNESS_TPU_NUMERICS", "0")
-    assert not is_on()
-
-
 def test_t5x_s_own_flags_say_where_includes_and_data_lie(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -116,16 +116,6 @@ def test_fixed(t5x_run):
     result.stdout.fnmatch_lines(["part  infer  v3-8   FAILED  *"])
 
 
-def test_a_smoke_test_whose_run_did_nothing_fails(run: Run, folder: Path) -> None:
-    (folder / "empty.gin").write_text("# nothing\n")
-    (folder / "test_hollow.py").write_text(
-        "import pytest\n\n@pytest.mark.smoke\ndef test_it(t5x_run):\n    t5x_run('empty.gin', check=False)\n"
-    )
-    result = run("test_hollow.py")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["test_it is marked smoke but exercised nothing: *"])
-
-
 SMOKE = """
 import pytest
 

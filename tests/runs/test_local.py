@@ -114,7 +114,9 @@ def test_a_full_disk_is_named(make: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_an_error_that_knows_its_fix_says_it(make: Any) -> None:
     run, _ = make(start=ZygoteFailed("no mount", fix="choose --gcs=folder"))
-    assert run.stage(Stage.RESOLVE).errors[0].fix == "choose --gcs=folder"
+    (error,) = run.stage(Stage.RESOLVE).errors
+    assert (error.message, error.fix) == ("resolve could not be started: no mount", "choose --gcs=folder")
+    assert run.result().stages[-1].outcome is Outcome.FAILED
 
 
 def test_a_checkout_that_cannot_be_imported_says_what_to_do(
@@ -138,12 +140,6 @@ def test_a_process_that_died_in_eval_cannot_infer(make: Any) -> None:
     assert run.stage(Stage.INFER).not_checked == ("infer: not run, because eval failed",)
     assert run.result().model_dir.endswith("run/model")
     assert "artifacts" not in zygote.called
-
-
-def test_a_zygote_that_cannot_start_fails_the_first_stage(make: Any) -> None:
-    run, _ = make(start=ZygoteFailed("no jax here"))
-    assert run.stage(Stage.RESOLVE).errors[0].message == "resolve could not be started: no jax here"
-    assert run.result().stages[-1].outcome is Outcome.FAILED
 
 
 def test_the_result_holds_what_was_asked_for_so_far_and_runs_nothing(make: Any) -> None:

@@ -59,20 +59,6 @@ def test_a_folder_has_one_run_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_a_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with (
-        pytest.raises(ModelDirError, match="--model_dir file/a: cannot be written: Not a directory; name another"),
-        claim_model_dir(spec(tmp_path, "file/a")),
-    ):
-        pytest.fail("entered")
-
-
-def test_no_folder_needs_no_claim(tmp_path: Path) -> None:
-    with claim_model_dir(RunSpec(("run.gin",), cwd=str(tmp_path))):
-        assert list(tmp_path.iterdir()) == []
-
-
 def test_results_are_not_kept_in_a_bucket(tmp_path: Path) -> None:
     with pytest.raises(ModelDirError, match=r"--model_dir gs://bucket/run: .*name a local folder, and bind MODEL_DIR"):
         ensure_model_dirs([spec(tmp_path, "gs://bucket/run")])

@@ -107,14 +107,6 @@ def test_after_an_error_of_lint_nothing_is_started(tmp_path: Path, executor: Fak
     assert not run.result().passed
 
 
-def test_a_failed_stage_leaves_out_what_needs_it_and_names_it(tmp_path: Path, executor: FakeExecutor) -> None:
-    executor.outcomes[Stage.PLAN] = Outcome.FAILED
-    run = made_of(executor, tmp_path)
-    outcomes = [run.stage(stage).outcome for stage in run.stages]
-    assert outcomes == [Outcome.PASSED, Outcome.PASSED, Outcome.FAILED, *[Outcome.NOT_RUN] * 3]
-    assert run.stage(Stage.INFER).not_checked == ("infer: not run, because plan failed",)
-
-
 @pytest.mark.parametrize(("mode", "passed"), [(Mode.TRAIN, True), (Mode.EVAL, False)])
 def test_a_run_whose_work_proves_nothing_has_not_passed(
     tmp_path: Path, executor: FakeExecutor, mode: Mode, passed: bool
@@ -229,12 +221,6 @@ def test_runs_reach_beyond_this_machine_only_if_they_may_and_no_store_around_the
     [made] = executors
     assert vars(made)["options"]["env"]["T5X_HARNESS_NETWORK"] == policy
     assert vars(made)["options"]["env"]["T5X_HARNESS_GCS_ROOT"] is None
-
-
-@pytest.mark.usefixtures("executors", "called")
-def test_until_ends_a_run_early(tmp_path: Path, spec: RunSpec) -> None:
-    (result,) = run_specs([spec.with_settings(until=Stage.PLAN)], tmp_path / "w")
-    assert [s.stage for s in result.stages] == [Stage.LINT, Stage.RESOLVE, Stage.PLAN]
 
 
 @pytest.mark.parametrize(

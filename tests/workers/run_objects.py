@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import importlib
 import os
-import random
 import resource
 import signal
 import subprocess
@@ -83,9 +82,6 @@ class Calculator:
             "blocked": len(signal.pthread_sigmask(signal.SIG_BLOCK, ())),
             "handled": sorted(s for s, h in handlers.items() if callable(h) and h is not signal.default_int_handler),
         }
-
-    def random(self) -> float:
-        return random.random()
 
     # Things that go wrong.
 

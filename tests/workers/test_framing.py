@@ -30,16 +30,6 @@ def test_any_messages_cut_anywhere_come_out_in_order(messages: list[object], dat
     assert not reader._buffer
 
 
-@given(JSON, st.integers(min_value=1))
-def test_an_unfinished_message_is_waited_for(message: object, missing: int) -> None:
-    frame = encode(message)
-    reader = FrameReader()
-    cut = max(0, len(frame) - missing)
-    assert reader.feed(frame[:cut]) == []
-    assert len(reader._buffer) == cut
-    assert reader.feed(frame[cut:]) == [message]
-
-
 @given(st.binary(min_size=4, max_size=100))
 def test_garbage_gives_messages_or_waiting_or_a_protocol_error(garbage: bytes) -> None:
     reader = FrameReader()

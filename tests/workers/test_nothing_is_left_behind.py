@@ -308,23 +308,3 @@ def test_a_fork_of_the_parent_cannot_end_its_runs(start: Start, zygote: Zygote) 
         os._exit(0)
     os.waitpid(pid, 0)
     assert run.call("echo", value=1) == 1
-
-
-def test_a_killed_xdist_worker_leaves_nothing(pytester: pytest.Pytester, assert_gone: AssertGone) -> None:
-    pids = pytester.path / "pids"
-    pytester.makepyfile(
-        f"""
-        import os, signal
-        from pathlib import Path
-        from t5x_harness.workers import Zygote
-
-        def test_dies(tmp_path):
-            zygote = Zygote()
-            run = zygote.start("run_objects:Calculator", {{}}, log=tmp_path / "log", python_path=[{HERE!r}])
-            started = [run.call(s) for s in ("start_child", "start_daemon")]
-            Path({str(pids)!r}).write_text(" ".join(map(str, [zygote.pid, run.pid, *started])))
-            os.kill(os.getpid(), signal.SIGKILL)
-        """
-    )
-    pytester.runpytest_subprocess("-n", "1", "-p", "no:t5x_harness", "--max-worker-restart=0")
-    assert_gone(*map(int, pids.read_text().split()))

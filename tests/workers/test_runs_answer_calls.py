@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import math
 import os
 import re
 import signal
@@ -19,30 +18,20 @@ HERE = str(Path(__file__).parent)
 Start = Callable[..., RunProcess]
 
 
-@pytest.mark.parametrize("value", [None, True, 3, 0.1, "ü\ud800\0", [1, [2]], {"a": {"b": [None]}}], ids=repr)
+VALUES = [None, True, 3, 0.1, float("nan"), float("-inf"), "ü\ud800\0", [1, [2]], {"a": {"b": [None]}}]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_values_come_back_as_they_went(start: Start, value: object) -> None:
-    assert start().call("echo", value=value) == value
-
-
-def test_nan_and_infinity_pass(start: Start) -> None:
-    came = start().call("echo", value=[float("nan"), float("-inf")])
-    assert math.isnan(came[0])
-    assert came[1] == -math.inf
-
-
-def test_the_factory_gets_its_argument(start: Start) -> None:
-    assert start(steps=8, name="x").call("given") == {"steps": 8, "name": "x"}
+    assert repr(start().call("echo", value=value)) == repr(value)
 
 
 def test_large_values_pass_both_ways(start: Start) -> None:
-    run = start()
+    run = start(text="z" * 3_000_000)
+    assert run.call("given") == {"text": "z" * 3_000_000}
     assert len(run.call("blob", size=8_000_000)) == 8_000_000
     sent = "y" * 8_000_000
     assert run.call("echo", value=sent) == sent
-
-
-def test_a_large_argument_reaches_the_factory(start: Start) -> None:
-    assert start(text="z" * 3_000_000).call("given") == {"text": "z" * 3_000_000}
 
 
 def test_progress_arrives_in_order_before_the_result(start: Start) -> None:
@@ -129,10 +118,6 @@ def test_signals_are_those_of_a_fresh_process(tmp_path: Path) -> None:
             assert run.call("signals") == {"blocked": 0, "handled": []}
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def test_runs_do_not_share_random_numbers(start: Start) -> None:
-    assert len({start().call("random") for _ in range(3)}) == 3
 
 
 def test_no_depth_of_the_stack_makes_calls_slow(start: Start) -> None:

@@ -149,14 +149,6 @@ def test_a_run_that_dies_is_told_with_its_log(
         run.call("echo")
 
 
-def test_the_others_do_not_notice(start: Start) -> None:
-    other, run = start(), start()
-    with pytest.raises(RunDied):
-        run.call("abort")
-    assert other.call("echo", value=1) == 1
-    assert start().call("echo", value=2) == 2
-
-
 def test_a_run_that_dies_between_calls_is_told_by_the_next(start: Start, assert_gone: Callable[..., None]) -> None:
     run = start()
     run.call("echo")
