@@ -94,7 +94,9 @@ def _error(status: int, message: str) -> dict[str, Any]:
     return {"error": {"code": status, "message": message, "status": _STATUSES[status], "errors": details}}
 
 
-_CONNECTION = f"{PACKAGE}.connection"
+CONNECTION = f"{PACKAGE}.connection"
+"""The key of a request's :class:`ClientConnection` in its ASGI state."""
+
 _NO_LINGERING = struct.pack("ii", 1, 0)
 
 
@@ -115,12 +117,7 @@ class ClientConnection:
         self._transport.close()
 
 
-def state_with(transport: asyncio.Transport) -> dict[str, Any]:
-    """Returns the ASGI state for the requests of a connection."""
-    return {_CONNECTION: ClientConnection(transport)}
-
-
 def connection_of(scope: Scope) -> ClientConnection:
     """Returns the connection of a request."""
-    found: ClientConnection = scope["state"][_CONNECTION]
+    found: ClientConnection = scope["state"][CONNECTION]
     return found

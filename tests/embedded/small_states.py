@@ -11,7 +11,7 @@ import numpy as np
 from flax.linen import partitioning as flax_partitioning
 from flax.traverse_util import flatten_dict
 from jax.sharding import PartitionSpec
-from t5x import adafactor, optimizers, partitioning, train_state
+from t5x import adafactor, optimizers, partitioning, state_utils, train_state
 
 KERNEL = np.arange(32, dtype=np.float32).reshape(8, 4) + np.float32(0.1)
 SCALE = np.full((4,), 1.1, np.float32)
@@ -53,6 +53,11 @@ def shapes(of: Any) -> Any:
 
 def partitioner(**settings: Any) -> partitioning.PjitPartitioner:
     return partitioning.PjitPartitioner(num_partitions=1, **settings)
+
+
+def assignment(*rules: tuple[str, str | None]) -> Any:
+    """Returns a transformation that renames or drops leaves of a stored state."""
+    return lambda stored, target, **settings: state_utils.apply_assignment_map(stored, target, rules, **settings)
 
 
 def flat(tree: Any) -> dict[str, Any]:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import subprocess
-import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -162,42 +159,3 @@ def test_in_a_bucket_it_is_put_on_the_disk_of_the_private_google(
     }  # fmt: skip
     assert all((folder / "commit_success.txt").exists() for folder in (local, *local.iterdir()) if folder.is_dir())
     assert_same(by_orbax_manager(str(local), state()).state_dict(), checkpoints.load_t5x_checkpoint(str(local)))
-
-
-IN_A_BUCKET = """
-from test_checkpoint_standins import *
-
-def in_training(path, like):
-    return by_orbax_manager(path, like, "gs://my-bucket/run")
-
-READERS = {
-    CheckpointKind.ORBAX: (in_training, by_orbax_manager),
-    CheckpointKind.LEGACY: (in_training, by_legacy_checkpointer),
-    CheckpointKind.PUBLISHED: (by_legacy_checkpointer, in_training, by_orbax_manager, by_orbax_manager),
-}
-for kind, readers in READERS.items():
-    path = write("gs://my-bucket/" + kind.value, kind)
-    for reader in readers:
-        assert int(reader(path, state()).step) == STEP, (kind, reader)
-    tree = read_tree(path)
-    assert tree.arrays["target/enc/kernel"].shape == (8, 4), kind
-print("restored")
-"""
-
-
-@pytest.mark.journey
-def test_in_a_bucket_over_the_network(tmp_path: Path) -> None:
-    """It is written and read by clients that know only gs:// addresses."""
-    session = pytest.importorskip("t5x_harness.google.session")
-    model_dir = tmp_path / "buckets/my-bucket/run"
-    model_dir.mkdir(parents=True)
-    (model_dir / "config.gin").touch()  # in a bucket, a folder without objects does not exist
-    here = Path(__file__).parent
-    with session.EmulatedCloud(tmp_path) as google:
-        folders = [str(here), str(here.parent)]
-        program = f"import sys; sys.path[:0] = {folders}; import t5x_in_use; t5x_in_use.use()\n{IN_A_BUCKET}"
-        environment = {**os.environ, **google.environment(), "JAX_PLATFORMS": "cpu", "TF_CPP_MIN_LOG_LEVEL": "3"}
-        done = subprocess.run(
-            [sys.executable, "-c", program], check=False, env=environment, capture_output=True, text=True, timeout=300
-        )
-    assert done.stdout.endswith("restored\n"), done.stderr[-3000:]

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 import tensorstore as ts
 from flax import serialization, traverse_util
-from small_states import KERNEL, SCALE, assert_same, factoring_adafactor, flat, partitioner, shapes, state
+from small_states import KERNEL, SCALE, assert_same, assignment, factoring_adafactor, flat, partitioner, shapes, state
 from t5x import checkpoint_importer, checkpoint_utils, checkpoints, optimizers, partitioning, state_utils
 
 # T5X wrote this at step 3: the state of small_states, except that the moments are zero.
@@ -26,14 +26,6 @@ ORBAX = Path(__file__).parents[1] / "reference" / "checkpoint_8"
 def checkpointer(folder: Path, like: Any = None, on_devices: bool = True, **settings: Any) -> checkpoints.Checkpointer:
     model = shapes(like if like is not None else state())
     return checkpoints.Checkpointer(model, partitioner(params_on_devices=on_devices), str(folder), **settings)
-
-
-def steps_in(folder: Path) -> list[int]:
-    return list(checkpoints.all_steps(str(folder)))
-
-
-def assignment(*rules: tuple[str, str | None]) -> Any:
-    return lambda stored, target, **settings: state_utils.apply_assignment_map(stored, target, rules, **settings)
 
 
 def test_a_checkpoint_that_t5x_wrote_restores() -> None:
@@ -171,7 +163,7 @@ def test_the_oldest_go_unless_pinned(tmp_path: Path) -> None:
         writer.save(state(step=step))
         if step == 1:
             checkpoint_utils.pin_checkpoint(str(tmp_path / "checkpoint_1"))
-    assert steps_in(tmp_path) == [1, 3, 4]
+    assert list(checkpoints.all_steps(str(tmp_path))) == [1, 3, 4]
 
 
 @pytest.mark.embedded("T5X does not restore the iterator of this test")
@@ -306,7 +298,7 @@ def test_stored_arrays_describe_themselves() -> None:
 def test_folders_of_checkpoints_are_told_by_name(tmp_path: Path) -> None:
     for name in ("checkpoint_2", "checkpoint_10", "checkpoint_7.tmp-123", "checkpoint_x", "other_3"):
         (tmp_path / name).mkdir()
-    assert steps_in(tmp_path) == [2, 10]
+    assert list(checkpoints.all_steps(str(tmp_path))) == [2, 10]
     assert checkpoints.get_checkpoint_dir(str(tmp_path), 5) == str(tmp_path / "checkpoint_5")
     assert checkpoints.get_checkpoint_dir("d", 5, step_format_fixed_length=4) == "d/checkpoint_0005"
     assert checkpoints.get_step_from_checkpoint_dir("d/checkpoint_0005/") == ("d", 5)

@@ -18,6 +18,7 @@ from small_states import (
     KERNEL,
     SCALE,
     assert_same,
+    assignment,
     axes,
     factoring_adafactor,
     flat,
@@ -26,7 +27,7 @@ from small_states import (
     state,
     variables,
 )
-from t5x import adafactor, checkpoints, optimizers, state_utils, train_state
+from t5x import adafactor, checkpoints, optimizers, train_state
 
 REFERENCE = Path(__file__).parents[1] / "reference"
 RECORD = json.loads((REFERENCE / "trajectories" / "t5_1_1_infer_eval.json").read_text())
@@ -45,10 +46,6 @@ def save(folder: Path, *states: Any, **settings: Any) -> None:
         writer.save(each)
         writer.wait_until_finished()
     writer.close()
-
-
-def steps_in(folder: Path) -> list[int]:
-    return list(checkpoints.all_steps(str(folder)))
 
 
 def t5_variables() -> Any:
@@ -145,10 +142,6 @@ def test_missing_leaves_come_from_the_fallback_or_are_named(tmp_path: Path) -> N
     assert leaves["state/step"] == 3
 
 
-def assignment(*rules: tuple[str, str | None]) -> Any:
-    return lambda stored, target, **settings: state_utils.apply_assignment_map(stored, target, rules, **settings)
-
-
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_leaves_can_be_dropped_and_put_in_but_not_renamed(tmp_path: Path) -> None:
     save(tmp_path, state())
@@ -238,7 +231,7 @@ def test_old_checkpoints_go_by_number_period_and_metric(
             tf.summary.scalar("loss", loss, step)
     writer.close()
     save(tmp_path, *(state(step=step) for step in (2, 4, 6, 8)), **settings)
-    assert steps_in(tmp_path) == kept
+    assert list(checkpoints.all_steps(str(tmp_path))) == kept
 
 
 def test_saves_follow_the_period_unless_forced(tmp_path: Path) -> None:
@@ -252,7 +245,7 @@ def test_saves_follow_the_period_unless_forced(tmp_path: Path) -> None:
     with pytest.raises(StepAlreadyExistsError):
         writer.save(state(step=5))
     writer.close()
-    assert steps_in(tmp_path) == [4, 5]
+    assert list(checkpoints.all_steps(str(tmp_path))) == [4, 5]
 
 
 @pytest.mark.embedded("T5X does not restore the iterator of this test")

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from flax.linen import partitioning as flax_partitioning
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from small_states import assert_same, axes, flat, partitioner, state
+from small_states import axes, flat, partitioner, state
 from t5x import optimizers, partitioning, train_state
 
 COMMON = [(axis, None) for axis in ("relpos_buckets", "abspos_buckets", "length", "layers", "stack", "mlp_activations")]
@@ -135,15 +135,6 @@ def test_the_choice_of_shardy_must_not_change() -> None:
         made.partition(lambda x: x, None, None)
 
 
-def test_a_state_moves_to_the_devices() -> None:
-    made, source = partitioner(), state()
-    on_host = jax.tree.map(np.asarray, source)
-    moved = made.move_params_to_devices(on_host, made.get_mesh_axes(source))
-    assert_same(moved.state_dict(), source.state_dict())
-    kernel = moved.params["enc"]["kernel"]
-    assert kernel.sharding.is_equivalent_to(NamedSharding(made.mesh, PartitionSpec(None, "model")), 2)
-
-
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_by_default_a_partitioner_knows_no_axis_names() -> None:
     class Whole(partitioning.BasePjitPartitioner):
@@ -199,19 +190,6 @@ def test_a_process_knows_its_part_of_an_array(here: tuple, spec: tuple, slices: 
     chunker = partitioning.LocalChunker(pod((2, 2), (2, 2), here, ("data", "model")))
     info = chunker.get_local_chunk_info((8, 16), spec)
     assert info == partitioning.LocalChunkInfo(slice=slices, replica_id=replica)
-
-
-def test_arrays_of_one_process_are_the_global_ones() -> None:
-    made = partitioner()
-    tree = {"a": np.arange(4.0), "b": np.ones((2, 2))}
-    joined = partitioning.host_local_array_to_global_array(tree, made.mesh, {"a": None, "b": PartitionSpec("data")})
-    jax.tree.map(np.testing.assert_array_equal, joined, tree)
-
-
-def test_inference_states_are_divided_too() -> None:
-    names = flax.core.freeze({"params": {"w": jnp.ones((4, 2))}, "params_axes": {"w_axes": axes("embed", "mlp")}})
-    specs = partitioner().get_mesh_axes(train_state.InferenceState.create(names))
-    assert (specs.params["w"], specs.step) == (PartitionSpec(None, "model"), None)
 
 
 SLICES: dict[str, Any] = json.loads((Path(__file__).parents[1] / "reference" / "tpu_meshes.json").read_text())

@@ -92,14 +92,6 @@ def test_shapes_are_known_without_making_arrays() -> None:
     assert tuple(made.train_state_axes.params["w"]) == (None, "model")
 
 
-def test_from_scratch_draws_from_the_key() -> None:
-    made = simple(Model())
-    weights = [np.asarray(made.from_scratch(jax.random.PRNGKey(seed)).params["w"]) for seed in (1, 1, 2)]
-    np.testing.assert_array_equal(weights[0], weights[1])
-    np.testing.assert_allclose(weights[0], jax.random.normal(jax.random.PRNGKey(1), (8, 4)), rtol=1e-6)
-    assert not np.array_equal(weights[0], weights[2])
-
-
 def checkpoints_in(folder: Path, *steps: int) -> str:
     for step in steps:
         (folder / f"checkpoint_{step}").mkdir()
@@ -215,8 +207,3 @@ def test_variables_without_axes_are_refused() -> None:
         utils.override_params_axes_names(flax.core.freeze({"params": {}, "cache": {}}))
     assert str(error.value) == "Model variables do not contain a 'params_axes' collection to apply an override to."
     assert error.value.__notes__ == ["They contain cache, params."]
-
-
-def test_flattening_joins_keys() -> None:
-    nested = flax.core.freeze({"a": {"b": {"c": 1}}, "d": 2})
-    assert utils.flatten_dict_string_keys(nested) == {"a/b/c": 1, "d": 2}

@@ -47,12 +47,6 @@ def test_too_late_says_who_and_what_to_do(machine) -> None:
     assert message.rstrip().endswith("t5x-harness exec --slice NAME -- python …")
 
 
-def test_a_subprocess_gets_as_many_devices_as_the_slice_has() -> None:
-    variables = device_environment(get_slice("v3-32"), {"XLA_FLAGS": ""})
-    assert variables["JAX_NUM_CPU_DEVICES"] == "32"
-    assert variables["XLA_FLAGS"].split()[0] == "--xla_force_host_platform_device_count=32"
-
-
 def test_the_users_own_patience_is_kept() -> None:
     own = "--xla_cpu_collective_call_terminate_timeout_seconds=9"
     flags = device_environment(get_slice("v3-8"), {"XLA_FLAGS": own})["XLA_FLAGS"]

@@ -111,7 +111,9 @@ def test_what_only_has_the_name_does_not_count(machine, preference: str) -> None
     machine.distribution("site")
     kind, _, _, note, label = choose(machine, preference, path=("mine",), site="site", cwd="work")
     assert (kind, label) == ("embedded", "embedded")
-    if preference == "auto":
+    if preference == "embedded":
+        assert note == "as asked for"
+    else:
         assert f"passed over {machine.root}/mine/t5x (no T5X: it has no module partitioning)" in note
         assert f"passed over the distribution t5x 0.0.0 in {machine.root}/site" in note
 
@@ -125,12 +127,6 @@ def test_installed_without_one_says_where_it_looked_and_how_to_fix_it(machine) -
     assert "PyPI's placeholder: it holds no module" in done.stderr
     assert "python -m pip install 't5x @ git+https://github.com/google-research/t5x'" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_embedded_wins_over_an_installed_one_when_asked_for(machine) -> None:
-    machine.package("checkout", label="checkout")
-    kind, _, _, note, label = choose(machine, "embedded", path=("checkout",))
-    assert (kind, note, label) == ("embedded", "as asked for", "embedded")
 
 
 def test_a_t5x_imported_already_stays_and_is_named(machine) -> None:

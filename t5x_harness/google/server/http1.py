@@ -12,7 +12,7 @@ import traceback
 from typing import cast
 from urllib.parse import unquote
 
-from t5x_harness.google.asgi import App, Message, Scope, state_with
+from t5x_harness.google.asgi import CONNECTION, App, ClientConnection, Message, Scope
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.http1_parsing import AnswerFraming, BadRequest, RequestParser, plain_answer
 from t5x_harness.google.server.listener import BUSY, Connections
@@ -72,7 +72,7 @@ class HttpProtocol(asyncio.BufferedProtocol, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self._scheme = "https" if transport.get_extra_info("sslcontext") else "http"
-        self._state = state_with(self.transport)
+        self._state = {CONNECTION: ClientConnection(self.transport)}
         self._server.connections.add(self)
 
     def connection_lost(self, _: Exception | None) -> None:

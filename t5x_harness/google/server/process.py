@@ -40,7 +40,13 @@ async def serve(settings: ServerSettings, ready: Callable[[Endpoints], None]) ->
 
     Raises ServerError if the server cannot start; the message says why.
     """
-    _check_temporary_folder()
+    folder = tempfile.gettempdir()
+    # A value in clients' configurations is one line, and gsutil reads a percent sign as the beginning of another name.
+    if not folder.isprintable() or "%" in folder:
+        raise ServerError(
+            f"the temporary folder {folder!r} has a character in its name that configuration files of gsutil and "
+            "gcloud cannot have: set TMPDIR to another one"
+        )
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -114,19 +120,6 @@ async def _running(settings: ServerSettings, folder: SessionFolder) -> AsyncIter
         tpu_vms = endpoints.root / "tpu" if is_kept else folder.tpu_vms
         tpu.begin(tpu_vms, folder.programs, vertex_settings, vertex.state)
         yield endpoints
-
-
-def _check_temporary_folder() -> None:
-    """Raises ServerError if clients' configurations cannot name files in the temporary folder.
-
-    A value in them is one line, and gsutil reads a percent sign as the beginning of another value's name.
-    """
-    folder = tempfile.gettempdir()
-    if not folder.isprintable() or "%" in folder:
-        raise ServerError(
-            f"the temporary folder {folder!r} has a character in its name that configuration files of gsutil and "
-            "gcloud cannot have: set TMPDIR to another one"
-        )
 
 
 def _storage(settings: ServerSettings, root: Path) -> StorageApp:

@@ -259,16 +259,11 @@ def test_what_another_key_signed_does_not(key: bytes) -> None:
         assert not authority.admits(token)
 
 
-@pytest.mark.parametrize(
-    "claims", [{"exp": time.time() - 3600}, {"iat": time.time() + 3600}, {"exp": "soon"}, {"exp": None}]
-)
-def test_it_has_to_be_good_now(key: bytes, claims: dict[str, Any]) -> None:
-    assert not Authority(key=key).admits(_signed(key, **claims))
-
-
-@pytest.mark.parametrize("header", [{"alg": "none"}, {"alg": "HS256"}, {}, ["RS256"], "RS256"])
-def test_other_algorithms_are_not_taken(key: bytes, header: Any) -> None:
-    assert not Authority(key=key).admits(_signed(key, header or {"typ": "JWT"}))
+def test_it_has_to_be_good_now_and_of_one_algorithm(key: bytes) -> None:
+    for claims in ({"exp": time.time() - 3600}, {"iat": time.time() + 3600}, {"exp": "soon"}, {"exp": None}):
+        assert not Authority(key=key).admits(_signed(key, **claims)), claims
+    for header in ({"alg": "none"}, {"alg": "HS256"}, {"typ": "JWT"}, ["RS256"], "RS256"):
+        assert not Authority(key=key).admits(_signed(key, header)), header
 
 
 @pytest.mark.parametrize("token", ["", ".", "..", "a.b.c", "é.é.é", "fake", "\0", "e30.e30.e30", "W10.W10.W10"])
