@@ -1,8 +1,9 @@
-"""The T5 networks have T5X's parameters, and attend only to the positions that they may see."""
+"""The T5 networks have T5X's parameters, attend only to the positions that they may see, and compute their formulas."""
 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ import seqio
 from recorded import parameter_differences
 from t5x import models
 from t5x.examples.scalable_t5 import network as scalable_network
-from t5x.examples.t5 import network
+from t5x.examples.t5 import layers, network
 
 SIZES: dict[str, Any] = {
     "vocab_size": 384,
@@ -151,3 +152,162 @@ def test_beam_search_finds_the_same_with_the_cache_of_scanned_layers() -> None:
     np.testing.assert_array_equal(tokens, expected)
     np.testing.assert_allclose(aux["scores"], expected_aux["scores"], rtol=1e-5)
     assert len({tuple(beam) for beam in np.asarray(tokens[0])}) == 3
+
+
+RNG = np.random.RandomState(0)
+X = RNG.randn(2, 3, 8).astype(np.float32)
+KEY = jax.random.PRNGKey(0)
+
+
+def init(module: Any, *args: Any, **kwargs: Any) -> Any:
+    return module.init({"params": KEY, "dropout": KEY}, *args, **kwargs)
+
+
+def softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def test_dropout_of_the_hidden_layer_is_the_same_at_all_positions() -> None:
+    module = layers.MlpBlock(intermediate_dim=16, activations=("linear",), intermediate_dropout_rate=0.5)
+    variables = init(module, X)
+    same = jnp.broadcast_to(X[:, :1], X.shape)
+    dropped = module.apply(variables, same, rngs={"dropout": KEY})
+    np.testing.assert_allclose(dropped[:, 0], dropped[:, 2], rtol=1e-5, atol=1e-6)
+    assert np.abs(np.asarray(dropped - module.apply(variables, same, deterministic=True))).max() > 1e-2
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+def test_unknown_activations_are_named() -> None:
+    with pytest.raises(ValueError, match="'rellu' is not an activation: give a function, 'linear', or the name of one"):
+        init(layers.MlpBlock(activations=("rellu",)), X)
+
+
+@pytest.mark.parametrize("one_hot", [True, False])
+def test_embeddings_are_looked_up_and_attended_to(one_hot: bool) -> None:
+    module = layers.Embed(num_embeddings=7, features=8, one_hot=one_hot)
+    tokens = np.array([[1, 6, 0]])
+    variables = init(module, tokens)
+    table = np.asarray(variables["params"]["embedding"])
+    np.testing.assert_allclose(module.apply(variables, tokens), table[tokens], rtol=1e-6)
+    np.testing.assert_allclose(module.apply(variables, X, method=module.attend), X @ table.T, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+def test_tokens_that_are_no_integers_are_refused_unless_cast() -> None:
+    tokens = np.array([[1.0, 6.0]], np.float32)
+    with pytest.raises(ValueError, match=r"must be an integer or unsigned integer\. Token ids here are float32"):
+        init(layers.Embed(num_embeddings=7, features=8), tokens)
+    cast = layers.Embed(num_embeddings=7, features=8, cast_input_dtype=jnp.int32)
+    assert cast.init_with_output(KEY, tokens)[0].shape == (1, 2, 8)
+
+
+def bucket(back: int, *, bidirectional: bool, buckets: int, farthest: int) -> int:
+    """Returns the bucket of a key that is `back` positions before the query, as defined in the T5 paper."""
+    first = 0
+    if bidirectional:
+        buckets //= 2
+        first, back = (buckets, -back) if back < 0 else (0, back)
+    elif back < 0:
+        back = 0
+    singles = buckets // 2
+    if back < singles:
+        return first + back
+    share = math.log(back / singles) / math.log(farthest / singles)
+    return first + min(buckets - 1, singles + int(share * (buckets - singles) + 1e-6))
+
+
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize(("buckets", "farthest"), [(32, 128), (12, 20)])
+def test_relative_positions_fall_into_the_buckets_of_the_paper(
+    bidirectional: bool, buckets: int, farthest: int
+) -> None:
+    module = layers.RelativePositionBiases(buckets, farthest, num_heads=2, dtype=jnp.float32)
+    numbers = np.stack([np.arange(buckets), 100 + np.arange(buckets)]).astype(np.float32)
+    biases = module.apply({"params": {"rel_embedding": numbers}}, 40, 300, bidirectional)
+    expected = [
+        [bucket(q - k, bidirectional=bidirectional, buckets=buckets, farthest=farthest) for k in range(300)]
+        for q in range(40)
+    ]
+    np.testing.assert_array_equal(biases, np.stack([expected, np.add(expected, 100)])[None])
+
+
+def attention_inputs() -> tuple[np.ndarray, ...]:
+    return tuple(RNG.randn(2, length, 4, 5).astype(np.float32) for length in (3, 6, 6))
+
+
+def test_attention_dropout_drops_a_key_for_all_queries() -> None:
+    query, key, _ = attention_inputs()
+    value = np.broadcast_to(np.eye(6, dtype=np.float32)[None, :, None], (2, 6, 4, 6))  # returns the weights themselves
+    got = np.asarray(layers.dot_product_attention(query, key, value, dropout_rng=KEY, dropout_rate=0.5))
+    kept = got > 0
+    np.testing.assert_array_equal(kept, np.broadcast_to(kept[:, :1], kept.shape))
+    assert 0 < kept.mean() < 1
+    weights = np.moveaxis(softmax(np.einsum("bqhd,bkhd->bhqk", query, key)), 1, 2)
+    np.testing.assert_allclose(got[kept], 2 * weights[kept], rtol=1e-4)
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ((1, 6, 4, 5), "batch sizes differ"),
+        ((2, 6, 3, 5), "numbers of heads differ"),
+        ((2, 6, 4, 2), "depths of query and key differ"),
+        ((2, 6, 5), "arrays of shape"),
+    ],
+)
+def test_attention_names_the_shapes_that_differ(change: tuple[int, ...], what: str) -> None:
+    query, _, _ = attention_inputs()
+    with pytest.raises(AssertionError, match=what):
+        layers.dot_product_attention(query, np.zeros(change), np.zeros(change))
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+def test_a_cache_takes_one_token_at_a_time() -> None:
+    module = layers.MultiHeadDotProductAttention(num_heads=2, head_dim=4)
+    variables = init(module, X, X, decode=True)
+    assert variables["cache"]["cached_key"].shape == (2, 2, 4, 3)
+    with pytest.raises(
+        ValueError, match=r"expected query shape \(2, 1, 2, 4\) instead got \(2, 3, 2, 4\)\. .* sequences of 3\."
+    ):
+        module.apply(variables, X, X, decode=True, mutable=["cache"])
+
+
+def mask_of(rows: list[str]) -> np.ndarray:
+    return np.array([[int(cell) for cell in row] for row in rows], np.float32)
+
+
+def test_decoder_masks_combine_order_prefix_padding_and_segments() -> None:
+    targets = jnp.array([[6, 7, 3, 0]])
+    prefix = jnp.array([[1, 1, 0, 0]])
+    segments = jnp.array([[1, 2, 2, 0]])
+    for kwargs, expected in [
+        ({}, ["1000", "1100", "1110", "0000"]),
+        ({"decoder_causal_attention": prefix}, ["1100", "1100", "1110", "0000"]),
+        ({"decoder_segment_ids": segments}, ["1000", "0100", "0110", "0000"]),
+        (
+            {"decoder_causal_attention": jnp.array([[1, 1, 1, 0]]), "decoder_segment_ids": segments},
+            ["1000", "0110", "0110", "0000"],
+        ),
+    ]:
+        mask = layers.make_decoder_mask(targets, jnp.bfloat16, **kwargs)
+        assert mask.dtype == jnp.bfloat16
+        np.testing.assert_array_equal(mask[0, 0].astype(np.float32), mask_of(expected))
+
+
+def test_masks_compare_queries_with_keys() -> None:
+    mask = layers.make_attention_mask(jnp.array([[1, 2]]), jnp.array([[2, 1, 1]]), jnp.equal)
+    np.testing.assert_array_equal(mask, [[[[0, 1, 1], [1, 0, 0]]]])
+    assert layers.make_causal_mask(jnp.ones((2, 3)), extra_batch_dims=2).shape == (1, 1, 2, 1, 3, 3)
+    both = layers.combine_masks(mask, None, jnp.array([[[[0, 1, 0]]]]))
+    np.testing.assert_array_equal(both, [[[[0, 1, 0], [0, 0, 0]]]])
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+def test_biases_add_up_and_nothing_stays_nothing() -> None:
+    np.testing.assert_array_equal(layers.combine_biases(jnp.ones((1, 2)), None, jnp.array([[1, 2]])), [[2, 3]])
+    assert layers.combine_biases(None) is None
+    assert layers.combine_masks(None, None) is None
+    with pytest.raises(AssertionError, match=r"same rank, got shapes \[\(2,\), \(1, 2\)\]"):
+        layers.combine_masks(jnp.ones(2), jnp.ones((1, 2)))
