@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from t5x_harness.fixtures.storage import FusePath as FusePath
     from t5x_harness.fixtures.storage_s3 import FakeS3 as FakeS3
     from t5x_harness.google.gcs import FakeGcs as FakeGcs
-    from t5x_harness.google.gcs_mount import launched as launched
+    from t5x_harness.google.gcs_mount.probing import launched as launched
     from t5x_harness.google.vertex.settings import VertexOptions as VertexOptions
     from t5x_harness.google.vertex_admin import EmulatorError as EmulatorError
     from t5x_harness.google.vertex_admin import FakeVertex as FakeVertex

@@ -211,7 +211,9 @@ def _with_gcs(
     command: Sequence[str], environment: dict[str, str], paths: str | None
 ) -> tuple[list[str], dict[str, str]]:
     """Returns the words and variables with which the command sees the environment's buckets at ``/gcs``."""
-    from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, launched, refusal
+    from t5x_harness.google.gcs_mount.mount import MountMode
+    from t5x_harness.google.gcs_mount.namespace import NamespaceRefused
+    from t5x_harness.google.gcs_mount.probing import launched, refusal
 
     root = environment.get(ROOT_VARIABLE)
     if paths == "off" or not root:

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 from packaging.version import Version
 
 from t5x_harness.doctor.check import Environment, Looked, check, error, warning
-from t5x_harness.google.gcs_mount import Way, probe
+from t5x_harness.google.gcs_mount.mount import MountMode
+from t5x_harness.google.gcs_mount.probing import refusal
 from t5x_harness.system.diagnosis import describe_returncode
 
 _FIRST_JAX = Version("0.5.0")  # has jax_num_cpu_devices
@@ -100,16 +101,16 @@ _ALLOW = (
 )
 def gcs_paths(_environment: Environment) -> Looked:
     """Mounts ``/gcs`` in a separate process that ends at once."""
-    found = probe()
-    if found.way is Way.REWRITING:
-        refused = warning(
-            f"runs get no /gcs of their own ({found.refused}): T5X finds such paths, but native code that is given one "
+    if refused := refusal(MountMode.FOLDER):
+        patched = warning(
+            f"runs get no /gcs of their own ({refused}): T5X finds such paths, but native code that is given one "
             "by the user's own modules may not",
             _ALLOW,
         )
-        return "patched in runs, and rewritten in the words and variables of commands", [refused]
+        return "patched in runs, and rewritten in the words and variables of commands", [patched]
     over = " over the /gcs of this machine" if os.path.isdir("/gcs") else ""
-    fuse = f"; not as FUSE has it ({found.fuse_refused})" if found.fuse_refused else "; also as FUSE has it"
+    fuse_refused = refusal(MountMode.FUSE)
+    fuse = f"; not as FUSE has it ({fuse_refused})" if fuse_refused else "; also as FUSE has it"
     return f"mounted for each run alone{over}{fuse}", []
 
 

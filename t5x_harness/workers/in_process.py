@@ -113,7 +113,7 @@ def _see_gcs() -> None:
     Raises:
       WorkerError: ``/gcs`` is to behave like Cloud Storage FUSE, which requires a mount.
     """
-    from t5x_harness.google.gcs_mount import MountMode
+    from t5x_harness.google.gcs_mount.mount import MountMode
     from t5x_harness.google.gcs_mount.patching import patch
     from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 import pytest
 
 from t5x_harness.doctor import machine
-from t5x_harness.google.gcs_mount import Mount, Way
 
 
 @pytest.fixture(scope="session", autouse=True)
 def machine_that_mounts() -> Iterator[None]:
     """Simulates a kernel that refuses no mount."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "probe", lambda: Mount(Way.NAMESPACE))
+        patch.setattr(machine, "refusal", lambda _: None)
         yield

@@ -13,7 +13,7 @@ import pytest
 from t5x_harness.doctor import Diagnosis, Environment, Installed, machine
 from t5x_harness.doctor.machine import triton_after_tensorflow
 from t5x_harness.doctor.t5x import interface, private_names
-from t5x_harness.google.gcs_mount import Mount, Way
+from t5x_harness.google.gcs_mount.mount import MountMode
 from t5x_harness.runtime.choice import Runtime
 from t5x_harness.runtime.import_hooks import EMBEDDED_PATH
 from t5x_harness.upstream.names import LIBRARIES
@@ -26,18 +26,18 @@ REASON = "namespaces of users and mounts: Operation not permitted"
 
 
 @pytest.mark.parametrize(
-    ("mount", "there", "status", "summary"),
+    ("refused", "there", "status", "summary"),
     [
-        (Mount(Way.NAMESPACE), False, "ok", "mounted for each run alone; also as FUSE has it"),
+        ({}, False, "ok", "mounted for each run alone; also as FUSE has it"),
         (
-            Mount(Way.NAMESPACE, None, "opening /dev/fuse: Permission denied"),
+            {MountMode.FUSE: "opening /dev/fuse: Permission denied"},
             True,
             "ok",
             "mounted for each run alone over the /gcs of this machine; not as FUSE has it (opening /dev/fuse: "
             "Permission denied)",
         ),
         (
-            Mount(Way.REWRITING, REASON, REASON),
+            dict.fromkeys(MountMode, REASON),
             False,
             "warning",
             "patched in runs, and rewritten in the words and variables of commands",
@@ -45,9 +45,9 @@ REASON = "namespaces of users and mounts: Operation not permitted"
     ],
 )
 def test_how_a_machine_shows_gcs(
-    monkeypatch: pytest.MonkeyPatch, mount: Mount, there: bool, status: str, summary: str
+    monkeypatch: pytest.MonkeyPatch, refused: dict[MountMode, str], there: bool, status: str, summary: str
 ) -> None:
-    monkeypatch.setattr(machine, "probe", lambda: mount)
+    monkeypatch.setattr(machine, "refusal", refused.get)
     monkeypatch.setattr(machine.os.path, "isdir", lambda path: there)
     found = machine.gcs_paths.run(Environment((), RUNTIME))
     assert (found.code, found.status, found.summary) == ("ENV10", status, summary)

@@ -16,14 +16,6 @@ from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
 _REFUSED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
 
 
-class Way(enum.StrEnum):
-    """The ways in which paths below ``/gcs`` lead to the store, best first."""
-
-    EXISTING = "existing"
-    NAMESPACE = "namespace"
-    REWRITING = "rewriting"
-
-
 class MountMode(enum.StrEnum):
     """The kind of ``/gcs``: the store's folder itself, or a file system that behaves like Cloud Storage FUSE."""
 
@@ -31,8 +23,8 @@ class MountMode(enum.StrEnum):
     FUSE = "fuse"
 
 
-def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> Way:
-    """Makes this process, and all that it starts from now on, see the store at ``/gcs`` permanently; returns the way.
+def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> None:
+    """Makes this process, and all that it starts from now on, see the store at ``/gcs`` permanently.
 
     The process must have a single thread, as after a fork: the kernel refuses any other a user namespace. If the
     machine allows no namespace, Python is patched; see :func:`patch`. The folder ``buckets`` is made if needed.
@@ -41,7 +33,7 @@ def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER
       NamespaceRefused: the mode needs a namespace, and this process gets none.
     """
     if MountMode(mode) is MountMode.FOLDER and is_mounted(root):
-        return Way.EXISTING
+        return
     try:
         mount_namespace(root, mode)
     except NamespaceRefused as refused:
@@ -53,8 +45,6 @@ def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER
 
         patch(root)
         os.environ[PATCH_VARIABLE] = os.path.abspath(root)  # for the Python processes that this one starts
-        return Way.REWRITING
-    return Way.NAMESPACE
 
 
 def enter_from_environment(environment: Mapping[str, str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import re
@@ -12,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from t5x_harness.google.gcs_mount.mount import MountMode, Way, is_mounted
+from t5x_harness.google.gcs_mount.mount import MountMode, is_mounted
 from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused, buckets_folder
 from t5x_harness.google.product import PACKAGE, PRODUCT
 from t5x_harness.variables import PATCH_VARIABLE
@@ -28,32 +27,9 @@ _BOOT = "import sys; sys.path.append({parent!r}); from {package}.google.gcs_moun
 _GCS = re.compile(r"""(?:(?<=file://)|(?<![^\s"'`=:,;|@<>(\[{]))/gcs(?=[/\s"'`:,;|<>)\]}]|$)""")
 
 
-@dataclasses.dataclass(frozen=True)
-class Mount:
-    """The ways that this machine allows."""
-
-    way: Way  # the best way that works
-    refused: str | None = None  # why no namespace is available; None if one is
-    fuse_refused: str | None = None  # why :attr:`MountMode.FUSE` is not available; None if it is
-
-    @property
-    def modes(self) -> tuple[MountMode, ...]:
-        """The modes that work here."""
-        return (MountMode.FOLDER,) if self.fuse_refused is not None else (MountMode.FOLDER, MountMode.FUSE)
-
-
-def probe(root: str | os.PathLike[str] | None = None) -> Mount:
-    """Finds out what works here by trying it in another process, once; a ``/gcs`` that is already mounted is best."""
-    refused = refusal(MountMode.FOLDER)
-    way = Way.REWRITING if refused else Way.NAMESPACE
-    if root is not None and is_mounted(root):
-        way = Way.EXISTING
-    return Mount(way, refused, refused or refusal(MountMode.FUSE))
-
-
 @functools.cache
 def refusal(mode: MountMode) -> str | None:
-    """Returns why a mode cannot be mounted here, or None if it can; tried once per process."""
+    """Returns why a mode cannot be mounted here, or None if it can; tried once per process, in another one."""
     with tempfile.TemporaryDirectory(prefix="gcs-probe-") as root:
         Path(root, "buckets", "probe-bucket").mkdir(parents=True)
         Path(root, "buckets", "probe-bucket", "object").write_text("found")
@@ -79,8 +55,8 @@ def _try(root: str, mode: MountMode) -> str | None:
 def command_prefix(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER) -> list[str]:
     """Returns words to put before a command so that it, and all that it starts, sees the store at ``/gcs``.
 
-    The command replaces the started process, so that signals, status and output are its own. Unlike :func:`probe` and
-    :func:`launched`, this does not check whether the machine allows it. It makes the folder ``buckets``.
+    The command replaces the started process, so that signals, status and output are its own. Unlike :func:`launched`,
+    this does not check whether the machine allows it. It makes the folder ``buckets``.
     """
     os.makedirs(buckets_folder(root), exist_ok=True)
     boot = _BOOT.format(package=PACKAGE, parent=str(Path(__file__).resolve().parents[3]))

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from mounted import needs
 
-from t5x_harness.google.gcs_mount import MountMode, command_prefix
+from t5x_harness.google.gcs_mount.mount import MountMode
+from t5x_harness.google.gcs_mount.probing import command_prefix
 from t5x_harness.google.storage.store import ObjectStore
 
 Inside = Callable[..., Any]

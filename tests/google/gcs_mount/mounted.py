@@ -11,7 +11,8 @@ from typing import Any, Self
 
 import pytest
 
-from t5x_harness.google.gcs_mount import MountMode, command_prefix, probe
+from t5x_harness.google.gcs_mount.mount import MountMode
+from t5x_harness.google.gcs_mount.probing import command_prefix, refusal
 
 __all__ = ["Mounted", "needs"]
 
@@ -86,7 +87,5 @@ class Mounted:
 
 def needs(mode: MountMode) -> None:
     """Skips a test for a mode that this machine refuses."""
-    found = probe()
-    refused = found.refused if mode is MountMode.FOLDER else found.fuse_refused
-    if refused is not None:
+    if refused := refusal(mode):
         pytest.skip(f"/gcs in mode {mode} cannot be mounted here: {refused}")

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.google.gcs_mount import MountMode, command_prefix, refusal
+from t5x_harness.google.gcs_mount.mount import MountMode
+from t5x_harness.google.gcs_mount.probing import command_prefix, refusal
 from t5x_harness.sample_tasks import CONFIGS
 
 # Does what a job does with checkpoints, in both of T5X's formats, and prints the outcome.

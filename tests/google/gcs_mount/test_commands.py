@@ -13,7 +13,10 @@ from typing import Any
 import pytest
 
 import t5x_harness
-from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, Way, command_prefix, launched, probe, probing
+from t5x_harness.google.gcs_mount import probing
+from t5x_harness.google.gcs_mount.mount import MountMode
+from t5x_harness.google.gcs_mount.namespace import NamespaceRefused
+from t5x_harness.google.gcs_mount.probing import command_prefix, launched, refusal
 
 Inside = Callable[..., Any]
 
@@ -168,7 +171,7 @@ def test_a_command_that_cannot_be_run_is_told_as_shells_do(
 
 def test_the_best_way_is_taken(root: Path) -> None:
     words, environment = launched(["cat", "/gcs/my-bucket/data/hello.txt"], {"A": "/gcs/x", "PATH": "/bin"}, root)
-    if probe().way is Way.NAMESPACE:
+    if not refusal(MountMode.FOLDER):
         assert environment == {"A": "/gcs/x", "PATH": "/bin"}
     assert subprocess.run(words, check=True, capture_output=True, env=environment).stdout == b"hello"
 
@@ -197,15 +200,12 @@ def test_a_probe_that_is_refused_gives_the_kernels_reason(monkeypatch: pytest.Mo
     )
     monkeypatch.setattr(probing, "_BOOT", refusing)
     monkeypatch.setattr(probing, "refusal", probing.refusal.__wrapped__)
-    found = probing.probe()
-    assert found.way is Way.REWRITING
-    assert found.modes == (MountMode.FOLDER,)
-    assert found.refused == "this process has 2 threads, and only a process of one can enter"
+    for mode in MountMode:
+        assert probing.refusal(mode) == "this process has 2 threads, and only a process of one can enter"
 
 
 def test_the_probe_is_done_once_a_process(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = probe()
+    found = refusal(MountMode.FOLDER)
     monkeypatch.setattr(probing, "_try", lambda *_: pytest.fail("probed again"))
-    assert probe() == found
-    assert probe(root) == found
+    assert refusal(MountMode.FOLDER) == found
     assert launched(["true"], {}, root)[0][-1] == "true"

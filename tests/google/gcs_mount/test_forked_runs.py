@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.gcs_mount import MountMode
+from t5x_harness.google.gcs_mount.mount import MountMode
 from t5x_harness.system import processes
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 from t5x_harness.workers import InProcess, RunProcess, RunRaised, WorkerError, Zygote

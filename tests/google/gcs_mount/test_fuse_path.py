@@ -16,7 +16,8 @@ pytest.importorskip("httptools", reason="the extra google is not installed")
 
 from t5x_harness.fixtures.storage import FusePath
 from t5x_harness.google.gcs import FakeGcs
-from t5x_harness.google.gcs_mount import MountMode, refusal
+from t5x_harness.google.gcs_mount.mount import MountMode
+from t5x_harness.google.gcs_mount.probing import refusal
 from t5x_harness.sample_tasks import CONFIGS
 
 MODES = [

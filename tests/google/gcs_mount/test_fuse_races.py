@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from mounted import Mounted, needs
 
-from t5x_harness.google.gcs_mount import MountMode, command_prefix
+from t5x_harness.google.gcs_mount.mount import MountMode
+from t5x_harness.google.gcs_mount.probing import command_prefix
 from t5x_harness.google.storage.errors import PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Preconditions

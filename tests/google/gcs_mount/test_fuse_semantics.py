@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mounted import needs
 
-from t5x_harness.google.gcs_mount import MountMode, probe
+from t5x_harness.google.gcs_mount.mount import MountMode
 
 Inside = Callable[..., Any]
 
@@ -29,8 +30,7 @@ def refused(function, *arguments):
 @pytest.fixture
 def fuse(inside: Inside, bucket: Path) -> Inside:
     """Runs code with ``gcs`` (the mounted bucket), ``store`` (its folder in the store) and ``refused``."""
-    if (reason := probe().fuse_refused) is not None:
-        pytest.skip(f"/gcs in mode fuse cannot be mounted here: {reason}")
+    needs(MountMode.FUSE)
 
     def run(code: str) -> Any:
         return inside(f"{PRELUDE}store = pathlib.Path({str(bucket)!r})\n{code}", mode=MountMode.FUSE)

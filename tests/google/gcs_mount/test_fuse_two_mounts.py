@@ -12,7 +12,7 @@ from kernel import Kernel
 from mounted import Mounted, needs
 from two_mounts import TwoMounts
 
-from t5x_harness.google.gcs_mount import MountMode
+from t5x_harness.google.gcs_mount.mount import MountMode
 from t5x_harness.google.storage.store import ObjectStore
 
 # MOUNT_EXAMPLES=5000 pytest tests/google/gcs_mount/test_fuse_two_mounts.py tries more examples, new ones each time.

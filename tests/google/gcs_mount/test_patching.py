@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.google.gcs_mount import rewrite
+from t5x_harness.google.gcs_mount.probing import rewrite
 
 
 def patched(code: str, root: Path) -> Any:
@@ -20,19 +20,19 @@ def patched(code: str, root: Path) -> Any:
 import json, os, threading
 ended = threading.Event()
 threading.Thread(target=ended.wait, daemon=True).start()
-from t5x_harness.google.gcs_mount import enter
-way = enter({str(root)!r}).value
+from t5x_harness.google.gcs_mount.mount import enter
+enter({str(root)!r})
 {code}
 ended.set()
-print(json.dumps([way, result]))
+print(json.dumps([os.environ["T5X_HARNESS_GCS_PATCH"], result]))
 """
     done = subprocess.run(
         [sys.executable, "-P", "-c", program],
         check=False, capture_output=True, text=True, timeout=240, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    way, result = json.loads(done.stdout.splitlines()[-1])
-    assert way == "rewriting"
+    patched_for, result = json.loads(done.stdout.splitlines()[-1])
+    assert patched_for == str(root)
     return result
 
 
@@ -67,7 +67,7 @@ result = subprocess.run([sys.executable, "-c", program], env=env, capture_output
 
 def test_fuse_is_not_to_be_had_by_patching(root: Path) -> None:
     code = f"""
-from t5x_harness.google.gcs_mount import NamespaceRefused
+from t5x_harness.google.gcs_mount.namespace import NamespaceRefused
 try:
     enter({str(root)!r}, "fuse")
 except NamespaceRefused as refused:

@@ -15,7 +15,8 @@ from typing import IO
 import pytest
 
 from t5x_harness.commands.main import main
-from t5x_harness.google.gcs_mount import MountMode, refusal
+from t5x_harness.google.gcs_mount.mount import MountMode
+from t5x_harness.google.gcs_mount.probing import refusal
 
 Served = tuple[subprocess.Popen[str], IO[str], IO[str]]
 COMMAND = (sys.executable, "-c", "import sys; from t5x_harness.commands.main import main; sys.exit(main())")
@@ -155,8 +156,6 @@ REFUSING = """
 import sys
 from t5x_harness.google.gcs_mount import probing
 probing.refusal = lambda mode: "mounting /: Operation not permitted"
-import t5x_harness.google.gcs_mount as fuse
-fuse.refusal = probing.refusal
 from t5x_harness.commands.main import main
 sys.exit(main())
 """

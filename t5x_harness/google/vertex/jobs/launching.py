@@ -15,7 +15,9 @@ from google.protobuf.json_format import ParseDict
 
 from t5x_harness.buckets.addresses import bucket_and_name
 from t5x_harness.buckets.emulated import Store
-from t5x_harness.google.gcs_mount import MountMode, NamespaceRefused, launched
+from t5x_harness.google.gcs_mount.mount import MountMode
+from t5x_harness.google.gcs_mount.namespace import NamespaceRefused
+from t5x_harness.google.gcs_mount.probing import launched
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.guarded import Task, make_empty
 from t5x_harness.google.vertex.jobs.machine import Policy
