@@ -139,7 +139,6 @@ class ObjectStore:
                 if not listing.is_empty(self._core, view, name):
                     raise Conflict("The bucket you tried to delete is not empty.", code="BucketNotEmpty")
                 bodies = self._core.buckets.delete(name)
-            self.uploads.forget(bodies)
             self._core.bodies.drop(bodies)
 
         self._core.run(action)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import fcntl
 import os
-import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from t5x_harness.google.storage.checksums import Digest, verify
 from t5x_harness.google.storage.core import CHUNK, Core, TreeView
@@ -27,21 +27,11 @@ from t5x_harness.google.storage.values import (
 _LIFETIME = 7 * 24 * 3600 * 1_000_000  # microseconds: Google's sessions expire after a week
 
 
-class _Running:
-    """The checksums of an upload in progress, so that its bytes are not read again at the end."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.digest = Digest()
-        self.digested = 0  # bytes
-
-
 class Uploads:
     """The resumable uploads of a store; any thread may use any upload at any time."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._running: dict[str, _Running] = {}
 
     def expire(self) -> set[str]:
         """Forgets uploads that are older than a week; returns the ids of the other unfinished ones."""
@@ -99,8 +89,7 @@ class Uploads:
           NoSuchResource: the upload does not exist.
           Invalid: the offset leaves a gap, or the upload is finished without these bytes.
         """
-        with self._alone(upload_id) as running:
-            upload = self.get(upload_id)
+        with self._alone(upload_id) as (upload, fd):
             if upload.finished is not None:
                 # A request whose connection broke may finish an upload while another sends the same bytes again.
                 if offset + len(data) <= upload.received:
@@ -109,14 +98,7 @@ class Uploads:
             if offset > upload.received:
                 raise Invalid(f"The upload has {upload.received} bytes: byte {offset} cannot follow")
             new = bytes(data[upload.received - offset :])
-            fd = self._open(upload_id, os.O_WRONLY | os.O_APPEND)
-            try:
-                write_all(fd, new)
-            finally:
-                os.close(fd)
-            if running.digested == upload.received:
-                running.digest.update(new)
-                running.digested += len(new)
+            write_all(fd, new)
             return upload.received + len(new)
 
     def finish(self, upload_id: str, expected: Checksums = Checksums()) -> StoredObject:  # noqa: B008 (it is frozen)
@@ -130,12 +112,13 @@ class Uploads:
           Invalid: the bytes have other checksums; the upload is over.
           PreconditionFailed, NotModified: a condition does not hold; the upload is over.
         """
-        with self._alone(upload_id) as running:
-            upload = self.get(upload_id)
+        with self._alone(upload_id) as (upload, fd):
             if upload.finished is not None:
                 return upload.finished
-            self._digest_rest(running, upload)
-            found = running.digest.checksums
+            digest = Digest()
+            while data := os.read(fd, CHUNK):
+                digest.update(data)
+            found = digest.checksums
             try:
                 verify(upload.expected, found)
                 verify(expected, found)
@@ -150,47 +133,22 @@ class Uploads:
     def cancel(self, upload_id: str) -> None:
         """Ends an upload without an object; raises NoSuchResource if the upload does not exist."""
         with self._alone(upload_id):
-            self.get(upload_id)
             self._drop(upload_id)
-
-    def forget(self, upload_ids: Iterable[str]) -> None:
-        """Forgets the checksums of uploads that have ended; needs the store's lock."""
-        for upload_id in upload_ids:
-            self._running.pop(upload_id, None)
 
     def _path(self, upload_id: str) -> str:
         return f"{self._core.layout.incoming}/{upload_id}"
 
-    def _open(self, upload_id: str, flags: int) -> int:
-        try:
-            return os.open(self._path(upload_id), flags | os.O_CLOEXEC)
-        except FileNotFoundError:  # its bucket was deleted meanwhile
-            raise NoSuchResource(f"No such upload: {upload_id}") from None
-
     @contextlib.contextmanager
-    def _alone(self, upload_id: str) -> Iterator[_Running]:
-        """Lets one thread at a time work on an upload, and forgets its checksums when it has ended."""
-        with self._core.lock:
-            self.get(upload_id)
-            running = self._running.setdefault(upload_id, _Running())
-        try:
-            with running.lock:
-                yield running
-        finally:
-            with self._core.lock:
-                upload = self._core.database.upload(upload_id)
-                if upload is None or upload.finished is not None:
-                    self._running.pop(upload_id, None)
-
-    def _digest_rest(self, running: _Running, upload: Upload) -> None:
-        """Updates the checksums with the bytes that were received before a restart of the server or a failed write."""
-        if running.digested == upload.received:
-            return
-        running.digest, running.digested = Digest(), 0
-        with open(self._open(upload.id, os.O_RDONLY), "rb") as file:
-            while data := file.read(CHUNK):
-                running.digest.update(data)
-                running.digested += len(data)
+    def _alone(self, upload_id: str) -> Iterator[tuple[Upload, int]]:
+        """Lets one thread at a time work on an upload; yields its state, and a descriptor of its bytes."""
+        self.get(upload_id)
+        fd = -1
+        with contextlib.ExitStack() as opened:
+            with contextlib.suppress(FileNotFoundError):  # it has ended
+                fd = os.open(self._path(upload_id), os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+                opened.callback(os.close, fd)
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            yield self.get(upload_id), fd
 
     def _drop(self, upload_id: str) -> None:
         with self._core.lock:

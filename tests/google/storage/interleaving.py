@@ -9,11 +9,10 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
-from t5x_harness.google.storage import core, uploads
+from t5x_harness.google.storage import core
 from t5x_harness.google.storage.store import ObjectStore
 
 # The calls that end a step: all that read the disk or change it.
@@ -140,16 +139,12 @@ def interleaved(store: ObjectStore, chance: Random, *actors: Callable[[], Any]) 
     """Runs actors in turns on one store; returns the result or the exception of each."""
     turns = Interleaving(chance)
     kept = store._core.lock
-    for running in store.uploads._running.values():
-        running.lock = Lock(turns)  # type: ignore[assignment]
     store._core.lock = Lock(turns)  # type: ignore[assignment]
     try:
-        with _steps(turns), mock.patch.object(uploads, "threading", SimpleNamespace(Lock=lambda: Lock(turns))):
+        with _steps(turns):
             return turns.run(*actors)
     finally:
         store._core.lock = kept
-        for running in store.uploads._running.values():
-            running.lock = threading.Lock()
 
 
 @contextlib.contextmanager
