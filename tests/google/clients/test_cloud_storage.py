@@ -138,22 +138,6 @@ def test_a_move_is_one_step(client: Any, bucket: Any, fake_gcs: Any, read_back: 
     read_back(bucket.name, {"three": b"one"}, by="google-cloud-storage")
 
 
-def test_a_rewrite_in_several_calls(client: Any, bucket: Any, read_back: Callable[..., None]) -> None:
-    bucket.blob("large").upload_from_string(BODY)
-    elsewhere = client.create_bucket(f"{bucket.name}-eu", location="EU")
-    # The library has no argument for this, so the test uses the library's connection.
-    path = f"{bucket.blob('large').path}/rewriteTo{elsewhere.blob('large').path}"
-    query, calls = {"maxBytesRewrittenPerCall": 4 << 20}, 0
-    while True:
-        answer = client._connection.api_request(method="POST", path=path, query_params=query, data={})
-        calls += 1
-        if answer["done"]:
-            break
-        query["rewriteToken"] = answer["rewriteToken"]
-    assert calls == 3
-    read_back(elsewhere.name, {"large": BODY}, by="google-cloud-storage")
-
-
 def test_a_batch(client: Any, bucket: Any) -> None:
     for index in range(5):
         bucket.blob(f"b/{index} ü").upload_from_string(str(index))
@@ -170,19 +154,6 @@ def test_a_batch(client: Any, bucket: Any) -> None:
     bucket.delete_blobs([bucket.blob("b/4 ü")])
     with pytest.raises(exceptions.NotFound, match="No such object"), client.batch():
         bucket.delete_blob("b/4 ü")
-
-
-def test_notifications_are_refused_naming_what_there_is(bucket: Any) -> None:
-    known = "buckets, objects, listings, uploads, compose, copy, rewrite and move are"
-    refused = (
-        lambda: list(bucket.list_notifications()),
-        lambda: bucket.notification("topic", topic_project="p").create(),
-        lambda: bucket.test_iam_permissions(["storage.objects.get"]),
-        bucket.acl.reload,
-    )
-    for ask in refused:
-        with pytest.raises(exceptions.Forbidden, match=f"t5x-harness does not emulate .*; {known}"):
-            ask()
 
 
 def test_a_buckets_policy_is_kept_and_told(client: Any, bucket: Any) -> None:

@@ -22,45 +22,6 @@ def content(store: ObjectStore, name: str) -> bytes:
         return reader.read()
 
 
-def test_a_file_is_stored_although_the_last_object_of_its_folder_was_deleted(
-    store: ObjectStore, kernel: Kernel
-) -> None:
-    store.write("data", "run/logs/first", b"x")
-    handle = kernel.open("run/logs/second", os.O_WRONLY | os.O_CREAT)
-    kernel.write(handle, 0, b"not lost")
-    store.delete("data", "run/logs/first")
-    assert kernel.listdir("") == []
-    kernel.close(handle)
-    assert content(store, "run/logs/second") == b"not lost"
-    assert kernel.listdir("run/logs") == ["second"]
-    store.delete("data", "run/logs/second")
-    assert kernel.listdir("") == []
-
-
-@pytest.mark.parametrize("deleted", ["run/", "run/logs/first"])
-def test_a_folder_that_somebody_made_stays_when_the_last_object_in_it_is_deleted(
-    store: ObjectStore, kernel: Kernel, deleted: str
-) -> None:
-    kernel.mkdir("run")
-    kernel.mkdir("run/logs")
-    if deleted != "run/":
-        store.write("data", deleted, b"x")
-        store.delete("data", deleted)
-    assert kernel.listdir("run") == ["logs"]
-    store.write("data", "run/logs/", b"")
-    store.delete("data", "run/logs/")  # the object that stands for the folder
-    assert kernel.listdir("run") == []
-
-
-def test_a_folder_stays_while_files_in_it_are_removed_as_files(store: ObjectStore, kernel: Kernel) -> None:
-    store.write("data", "run/first", b"x")
-    kernel.unlink("run/first")
-    assert store.list("data").objects == ()
-    handle = kernel.open("run/second", os.O_WRONLY | os.O_CREAT)
-    kernel.close(handle)
-    assert kernel.listdir("run") == ["second"]
-
-
 def test_no_bucket_comes_back_with_a_file(store: ObjectStore, kernel: Kernel) -> None:
     handle = kernel.open("f", os.O_WRONLY | os.O_CREAT)
     store.delete_bucket("data")

@@ -27,37 +27,6 @@ def stored(tmp_path: Path) -> Path:
     return tmp_path / "buckets" / "data"
 
 
-def test_one_who_only_opens_and_closes_takes_nothing_from_the_writer(kernel: Kernel, stored: Path) -> None:
-    writer, data = kernel.open("f", os.O_WRONLY | os.O_CREAT), b""
-    for line in (b"first,", b"second,", b"third"):
-        reader = kernel.open("f", os.O_RDONLY)
-        kernel.flush(reader)
-        kernel.write(writer, len(data), line)
-        data += line
-        kernel.release(reader)  # the kernel requests this some time after the close
-    kernel.close(writer)
-    assert (stored / "f").read_bytes() == data
-
-
-def test_a_reader_that_stays_reads_on_what_the_writer_stored_while_it_is_live(kernel: Kernel, stored: Path) -> None:
-    """A process that maps a file and closes it is such a reader: the kernel requests its pages later."""
-    writer = kernel.open("f", os.O_WRONLY | os.O_CREAT)
-    kernel.write(writer, 0, b"first")
-    reader = kernel.open("f", os.O_RDONLY)
-    kernel.close(writer)
-    assert kernel.read(reader) == b"first"
-    (stored / "f").unlink()
-    (stored / "f").write_bytes(b"theirs")
-    with pytest.raises(OSError, match="replaced or deleted") as caught:
-        kernel.read(reader)
-    assert caught.value.errno == errno.ESTALE
-    kernel.close(reader)
-    late = kernel.open("f", os.O_RDWR)
-    kernel.write(late, 6, b"!")
-    kernel.close(late)
-    assert (stored / "f").read_bytes() == b"theirs!"
-
-
 @pytest.mark.parametrize("flags", [os.O_RDWR, os.O_WRONLY | os.O_TRUNC])
 def test_a_file_replaced_between_look_up_and_opening_to_write_is_looked_up_again(
     kernel: Kernel, stored: Path, flags: int

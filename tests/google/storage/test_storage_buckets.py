@@ -7,33 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.google.storage.errors import Conflict, Invalid, NoSuchResource, NotModified, PreconditionFailed
+from t5x_harness.google.storage.errors import Conflict, NoSuchResource, NotModified, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Preconditions
-
-
-def test_a_bucket_is_there_after_it_was_made_and_after_a_restart(root: Path) -> None:
-    with ObjectStore(root) as store:
-        made = store.create_bucket("models", {"location": "EU", "labels": {"team": "a"}})
-        assert made.metageneration == 1
-        assert store.bucket("models") == made
-    with ObjectStore(root) as store:
-        assert store.bucket("models") == made
-
-
-def test_a_bucket_is_made_once(store: ObjectStore) -> None:
-    with pytest.raises(Conflict) as caught:
-        store.create_bucket("data")
-    assert caught.value.status == 409
-    with pytest.raises(Invalid, match="it must not begin with 'goog'"):
-        store.create_bucket("goog-x")
-
-
-def test_buckets_are_listed_by_name(store: ObjectStore) -> None:
-    for name in ("zoo", "data-2", "abc"):
-        store.create_bucket(name)
-    assert [bucket.name for bucket in store.buckets()] == ["abc", "data", "data-2", "zoo"]
-    assert [bucket.name for bucket in store.buckets("data")] == ["data", "data-2"]
 
 
 def test_a_patch_merges_and_the_metageneration_grows(store: ObjectStore) -> None:
@@ -68,12 +44,6 @@ def test_only_an_empty_bucket_is_deleted(store: ObjectStore, tree: Path) -> None
         store.delete_bucket("data")
 
 
-def test_a_bucket_with_an_object_aside_is_not_empty(store: ObjectStore) -> None:
-    store.write("data", "//", b"")
-    with pytest.raises(Conflict):
-        store.delete_bucket("data")
-
-
 def test_files_that_cannot_be_objects_are_not_deleted_with_a_bucket(store: ObjectStore, tree: Path) -> None:
     os.mkfifo(tree / "pipe")
     with pytest.raises(Conflict, match="has files that cannot be objects"):
@@ -89,28 +59,3 @@ def test_a_folder_made_by_somebody_else_is_a_bucket(store: ObjectStore, root: Pa
     assert store.stat("outside", "a").size == 1
     with pytest.raises(Conflict):
         store.create_bucket("outside")
-
-
-def test_nothing_is_done_in_a_bucket_that_does_not_exist(store: ObjectStore) -> None:
-    for attempt in (
-        lambda: store.write("nothing", "a", b""),
-        lambda: store.stat("nothing", "a"),
-        lambda: store.list("nothing"),
-        lambda: store.delete("nothing", "a"),
-        lambda: store.uploads.start("nothing", "a"),
-        lambda: store.patch_bucket("nothing", {}),
-        lambda: store.stat("../buckets/data", "a"),
-    ):
-        with pytest.raises(NoSuchResource, match="The specified bucket does not exist"):
-            attempt()
-
-
-def test_a_write_into_a_bucket_that_was_deleted_meanwhile_leaves_nothing(store: ObjectStore, leftovers) -> None:
-    with store.open_write("data", "a") as writer:
-        upload = store.uploads.start("data", "b")
-        store.delete_bucket("data")
-        with pytest.raises(NoSuchResource):
-            writer.commit()
-    with pytest.raises(NoSuchResource):
-        store.uploads.get(upload.id)
-    assert leftovers() == []

@@ -9,21 +9,9 @@ from pathlib import Path
 import pytest
 from storing import content, md5_of
 
-from t5x_harness.google.storage import core
 from t5x_harness.google.storage.errors import Forbidden, NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import ListingQuery, ObjectFields, Preconditions, SourceObject
-
-
-def test_a_new_file_is_an_object_with_checksums(store: ObjectStore, tree: Path, names) -> None:
-    (tree / "a").mkdir()
-    (tree / "a" / "b").write_bytes(b"hello")
-    assert names() == ["a/b"]
-    found = store.stat("data", "a/b")
-    assert (found.size, found.metageneration, found.fields) == (5, 1, ObjectFields())
-    assert (found.md5, found.crc32c) == ("XUFAKrxLKna5cZ2REBfFkg==", "mnG7TA==")
-    assert store.stat("data", "a/b") == found
-    assert content(store, "a/b") == b"hello"
+from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject
 
 
 @pytest.mark.parametrize("look", ["stat", "list", "read", "write"])
@@ -61,31 +49,6 @@ def test_a_file_put_in_anothers_place_is_a_new_generation(store: ObjectStore, tr
     os.utime(tree / "b", ns=(before.generation * 1000, before.generation * 1000))
     os.replace(tree / "b", tree / "a")
     assert store.stat("data", "a").generation > before.generation
-
-
-def test_folders_are_no_objects(store: ObjectStore, tree: Path, names) -> None:
-    (tree / "a" / "b").mkdir(parents=True)
-    assert names() == []
-    assert store.list("data", ListingQuery(delimiter="/")).prefixes == ()
-    for name in ("a", "a/", "a/b"):
-        with pytest.raises(NoSuchResource):
-            store.stat("data", name)
-    store.write("data", "a/b", b"not lost")
-    assert content(store, "a/b") == b"not lost"
-    assert (tree / "a" / "b").is_dir()
-
-
-def test_a_file_in_the_way_of_an_object_aside(store: ObjectStore, tree: Path, names) -> None:
-    """``a/b`` waits aside because of ``a``; then someone removes the file ``a`` and creates another file ``a/b``."""
-    store.write("data", "a", b"1")
-    store.write("data", "a/b", b"aside")
-    store.write("data", "a/c", b"aside too")
-    (tree / "a").unlink()
-    (tree / "a").mkdir()
-    (tree / "a" / "b").write_bytes(b"theirs")
-    assert names() == ["a/b", "a/c"]
-    assert (content(store, "a/b"), content(store, "a/c")) == (b"theirs", b"aside too")
-    assert (tree / "a" / "c").read_bytes() == b"aside too"
 
 
 def test_files_whose_names_are_no_objects_are_left_alone(store: ObjectStore, tree: Path, names) -> None:
@@ -160,24 +123,6 @@ def test_changes_while_the_store_was_closed_are_seen(root: Path) -> None:
         assert set(new) == {"a", "c", "d//"}
         assert new["a"].generation > old["d//"].generation
         assert (new["c"], new["d//"]) == (old["c"], old["d//"])
-
-
-def test_a_write_while_the_file_before_it_is_read_keeps_its_fields(
-    store: ObjectStore, tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The file from outside is read without the lock; an object that a client writes meanwhile is newer, and stays."""
-    (tree / "a").write_bytes(b"from outside")
-    read, written = core._read_steadily, []
-
-    def read_while_somebody_writes(path: str) -> object:
-        found = read(path)
-        if not written:
-            written.append(store.write("data", "a", b"theirs", ObjectFields(metadata={"k": "v"})))
-        return found
-
-    monkeypatch.setattr(core, "_read_steadily", read_while_somebody_writes)
-    assert [store.stat("data", "a")] == written == [store.stat("data", "a")]
-    assert content(store, "a") == b"theirs"
 
 
 def test_links_in_circles_and_files_that_may_not_be_read_are_no_objects(

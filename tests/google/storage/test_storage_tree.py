@@ -35,21 +35,6 @@ def test_fit_names_are_files_and_others_are_kept_aside(root: Path, store: Object
     assert list((root / ".t5x-harness" / "aside").iterdir()) == []
 
 
-def test_below_a_file_objects_wait_aside_until_it_is_deleted(store: ObjectStore, tree: Path) -> None:
-    store.write("data", "a", b"file")
-    for name in ("a/", "a/b", "a/b/c", "a/d"):
-        store.write("data", name, b"" if name == "a/" else name.encode())
-    assert files(tree) == {"a": b"file"}
-    before = {found.name: found for found in store.list("data").objects}
-    store.delete("data", "a")
-    assert files(tree) == {"a/b": b"a/b", "a/d": b"a/d"}
-    after = {found.name: found for found in store.list("data").objects}
-    assert after == {name: found for name, found in before.items() if name != "a"}  # generations too
-    store.delete("data", "a/b")
-    assert files(tree) == {"a/b/c": b"a/b/c", "a/d": b"a/d"}
-    assert content(store, "a/b/c") == b"a/b/c"
-
-
 def test_an_object_waits_aside_until_the_folder_of_its_name_is_empty(store: ObjectStore, tree: Path) -> None:
     store.write("data", "a/b/c", b"below")
     store.write("data", "a", b"upper")
@@ -70,18 +55,6 @@ def test_an_overwritten_object_stays_where_it_is(store: ObjectStore, tree: Path)
     assert (content(store, "a"), content(store, "a/b")) == (b"11", b"22")
 
 
-def test_an_empty_object_with_a_slash_is_a_folder(store: ObjectStore, tree: Path) -> None:
-    made = store.write("data", "runs/1/", b"")
-    assert (tree / "runs" / "1").is_dir()
-    assert content(store, "runs/1/") == b""
-    store.write("data", "runs/1/log", b"x")
-    store.delete("data", "runs/1/log")
-    assert (tree / "runs" / "1").is_dir()
-    assert list(store.list("data").objects) == [made]
-    store.delete("data", "runs/1/")
-    assert list(tree.iterdir()) == []
-
-
 def test_a_folder_object_that_gets_content_goes_aside(store: ObjectStore, tree: Path) -> None:
     store.write("data", "a/", b"")
     store.write("data", "a/", b"content")
@@ -90,10 +63,3 @@ def test_a_folder_object_that_gets_content_goes_aside(store: ObjectStore, tree: 
     store.write("data", "a/", b"")
     assert (tree / "a").is_dir()
     assert content(store, "a/") == b""
-
-
-def test_folders_without_objects_go_away(store: ObjectStore, tree: Path) -> None:
-    store.write("data", "checkpoints/checkpoint_10/state", b"x")
-    store.write("data", "checkpoints/checkpoint_20/state", b"x")
-    store.delete("data", "checkpoints/checkpoint_10/state")
-    assert [path.name for path in (tree / "checkpoints").iterdir()] == ["checkpoint_20"]

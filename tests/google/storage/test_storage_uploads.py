@@ -8,25 +8,9 @@ from pathlib import Path
 import pytest
 from storing import content, md5_of
 
-from t5x_harness.google.storage import uploads
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
-
-
-def test_an_upload_in_pieces(store: ObjectStore, tree: Path, names, leftovers) -> None:
-    fields = ObjectFields(content_type="text/plain")
-    upload = store.uploads.start("data", "a/b", fields)
-    assert store.uploads.get(upload.id) == upload
-    assert store.uploads.append(upload.id, 0, b"hello ") == 6
-    assert store.uploads.append(upload.id, 6, b"world") == 11
-    assert store.uploads.get(upload.id).received == 11
-    assert names() == list(tree.iterdir()) == []
-    written = store.uploads.finish(upload.id)
-    assert content(store, "a/b") == b"hello world"
-    assert written.md5 == md5_of(b"hello world")
-    assert written.fields == fields
-    assert leftovers() == []
 
 
 def test_a_client_that_lost_an_answer_sends_bytes_again(store: ObjectStore) -> None:
@@ -127,34 +111,3 @@ def test_uploads_expire_after_a_week(root: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(NoSuchResource):
             store.uploads.get(old.id)
     assert [path.name for path in (root / ".t5x-harness" / "incoming").iterdir()] == [young.id]
-
-
-def test_nothing_stays_of_uploads_that_have_ended(store: ObjectStore, leftovers) -> None:
-    finished, cancelled, lost = (store.uploads.start("data", name) for name in ("a", "b", "c"))
-    for upload in (finished, cancelled, lost):
-        store.uploads.append(upload.id, 0, b"x")
-    for _ in range(3):
-        store.uploads.finish(finished.id)
-        store.uploads.append(finished.id, 0, b"x")
-    store.uploads.cancel(cancelled.id)
-    store.delete("data", "a")
-    store.delete_bucket("data")
-    for upload in (cancelled, lost):
-        with pytest.raises(NoSuchResource):
-            store.uploads.append(upload.id, 0, b"x")
-    assert leftovers() == []
-
-
-def test_an_upload_whose_bucket_is_made_anew_while_it_ends(
-    store: ObjectStore, names, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    upload = store.uploads.start("data", "a")
-
-    def make_the_bucket_anew(*_: object) -> None:
-        store.delete_bucket("data")
-        store.create_bucket("data")
-
-    monkeypatch.setattr(uploads, "verify", make_the_bucket_anew)
-    with pytest.raises(NoSuchResource, match=f"No such upload: {upload.id}"):
-        store.uploads.finish(upload.id)
-    assert names() == []

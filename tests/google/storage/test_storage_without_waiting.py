@@ -39,15 +39,6 @@ def locked(store: ObjectStore) -> Iterator[None]:
         thread.join()
 
 
-def test_nothing_to_wait_for(store: ObjectStore) -> None:
-    written = store.write("data", "a", b"body", wait=False)
-    assert store.stat("data", "a", wait=False) == written
-    with store.open_read("data", "a", wait=False) as reader:
-        assert reader.read() == b"body"
-    with pytest.raises(NoSuchResource):
-        store.stat("data", "b", wait=False)
-
-
 def test_another_thread(store: ObjectStore, leftovers: Callable[[], list[str]]) -> None:
     store.write("data", "a", b"body")
     with locked(store):

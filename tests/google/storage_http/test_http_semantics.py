@@ -143,18 +143,6 @@ def test_head_has_the_headers_and_no_body(call: Any) -> None:
     assert call("HEAD", "/bucket/none").body == b""
 
 
-def test_a_batch_answers_each_call_by_itself(call: Any) -> None:
-    put(call, "a", b"")
-    calls = [f"DELETE {OBJECTS}/a", f"GET {OBJECTS}/none"]
-    parts = [
-        f"--B\r\nContent-Type: application/http\r\nContent-ID: <{i}>\r\n\r\n{c} HTTP/1.1\r\n\r\n\r\n"
-        for i, c in enumerate(calls)
-    ]
-    body = ("".join(parts) + "--B--\r\n").encode()
-    answer = call("POST", "/batch/storage/v1", body, {"content-type": "multipart/mixed; boundary=B"})
-    assert answer.body.index(b"<response-0>") < answer.body.index(b"HTTP/1.1 204") < answer.body.index(b"HTTP/1.1 404")
-
-
 def test_an_xml_multipart_upload_and_listing(call: Any) -> None:
     upload = call("POST", "/bucket/m?uploads").body.partition(b"<UploadId>")[2].partition(b"<")[0].decode()
     first = call("PUT", f"/bucket/m?uploadId={upload}&partNumber=1", b"x" * (5 << 20))

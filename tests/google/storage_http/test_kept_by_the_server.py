@@ -154,7 +154,7 @@ def test_an_upload_goes_on_with_the_next_server(tmp_path: Path) -> None:
         at = start_resumable(session, "r")
         first = {"Content-Range": f"bytes 0-{(1 << 18) - 1}/{len(body)}"}
         assert ask(session, "PUT", at, body[: 1 << 18], first)[0] == 308
-        begun = ask(session, "POST", "/bucket/m?uploads")[2].decode()
+        begun = ask(session, "POST", "/bucket/m?uploads", headers={"Content-Type": "text/x"})[2].decode()
         upload = begun.partition("<UploadId>")[2].partition("<")[0]
         status, headers, _ = ask(session, "PUT", f"/bucket/m?uploadId={upload}&partNumber=1", body)
         assert status == 200
@@ -167,3 +167,4 @@ def test_an_upload_goes_on_with_the_next_server(tmp_path: Path) -> None:
         assert ask(session, "POST", f"/bucket/m?uploadId={upload}", parts)[0] == 200
         for name in ("r", "m"):
             assert ask(session, "GET", f"/bucket/{name}")[2] == body
+        assert ask(session, "HEAD", "/bucket/m")[1]["content-type"] == "text/x"
