@@ -22,6 +22,21 @@ def content(store: ObjectStore, name: str) -> bytes:
         return reader.read()
 
 
+def test_a_file_is_stored_although_the_last_object_of_its_folder_was_deleted(
+    store: ObjectStore, kernel: Kernel
+) -> None:
+    store.write("data", "run/logs/first", b"x")
+    handle = kernel.open("run/logs/second", os.O_WRONLY | os.O_CREAT)
+    kernel.write(handle, 0, b"not lost")
+    store.delete("data", "run/logs/first")
+    assert kernel.listdir("") == []
+    kernel.close(handle)
+    assert content(store, "run/logs/second") == b"not lost"
+    assert kernel.listdir("run/logs") == ["second"]
+    store.delete("data", "run/logs/second")
+    assert kernel.listdir("") == []
+
+
 def test_no_bucket_comes_back_with_a_file(store: ObjectStore, kernel: Kernel) -> None:
     handle = kernel.open("f", os.O_WRONLY | os.O_CREAT)
     store.delete_bucket("data")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from storing import content, md5_of
 
+from t5x_harness.google.storage import core
 from t5x_harness.google.storage.errors import Forbidden, NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ObjectFields, Preconditions, SourceObject
@@ -123,6 +124,24 @@ def test_changes_while_the_store_was_closed_are_seen(root: Path) -> None:
         assert set(new) == {"a", "c", "d//"}
         assert new["a"].generation > old["d//"].generation
         assert (new["c"], new["d//"]) == (old["c"], old["d//"])
+
+
+def test_a_write_while_the_file_before_it_is_read_keeps_its_fields(
+    store: ObjectStore, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file from outside is read without the lock; an object that a client writes meanwhile is newer, and stays."""
+    (tree / "a").write_bytes(b"from outside")
+    read, written = core._read_steadily, []
+
+    def read_while_somebody_writes(path: str) -> object:
+        found = read(path)
+        if not written:
+            written.append(store.write("data", "a", b"theirs", ObjectFields(metadata={"k": "v"})))
+        return found
+
+    monkeypatch.setattr(core, "_read_steadily", read_while_somebody_writes)
+    assert [store.stat("data", "a")] == written == [store.stat("data", "a")]
+    assert content(store, "a") == b"theirs"
 
 
 def test_links_in_circles_and_files_that_may_not_be_read_are_no_objects(

@@ -35,6 +35,21 @@ def test_fit_names_are_files_and_others_are_kept_aside(root: Path, store: Object
     assert list((root / ".t5x-harness" / "aside").iterdir()) == []
 
 
+def test_below_a_file_objects_wait_aside_until_it_is_deleted(store: ObjectStore, tree: Path) -> None:
+    store.write("data", "a", b"file")
+    for name in ("a/", "a/b", "a/b/c", "a/d"):
+        store.write("data", name, b"" if name == "a/" else name.encode())
+    assert files(tree) == {"a": b"file"}
+    before = {found.name: found for found in store.list("data").objects}
+    store.delete("data", "a")
+    assert files(tree) == {"a/b": b"a/b", "a/d": b"a/d"}
+    after = {found.name: found for found in store.list("data").objects}
+    assert after == {name: found for name, found in before.items() if name != "a"}  # generations too
+    store.delete("data", "a/b")
+    assert files(tree) == {"a/b/c": b"a/b/c", "a/d": b"a/d"}
+    assert content(store, "a/b/c") == b"a/b/c"
+
+
 def test_an_object_waits_aside_until_the_folder_of_its_name_is_empty(store: ObjectStore, tree: Path) -> None:
     store.write("data", "a/b/c", b"below")
     store.write("data", "a", b"upper")
