@@ -154,10 +154,12 @@ def _confine() -> None:
     This has to happen now, while this fork has a single thread: the kernel moves only the calling thread into a
     namespace, and applies filters only to it.
     """
-    from t5x_harness.google.gcs_mount.mount import enter_from_environment
+    from t5x_harness.google.gcs_mount.mount import MountMode, enter
     from t5x_harness.system import network
+    from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
-    enter_from_environment(os.environ)
+    if root := os.environ.get(ROOT_VARIABLE):
+        enter(root, os.environ.get(MODE_VARIABLE) or MountMode.FOLDER)
     if network.network_is_forbidden(os.environ):
         network.confine()
 

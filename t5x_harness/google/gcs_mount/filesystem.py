@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from t5x_harness.google.gcs_mount.nodes import Attributes, FileGeneration, Handle, Node, StagedContent
-from t5x_harness.google.storage.disk import FilesLock
-from t5x_harness.google.storage.layout import StoreLayout
+from t5x_harness.google.storage.disk import FilesLock, StoreLayout
 from t5x_harness.google.storage.names import LONGEST_OBJECT_NAME, object_fault
 from t5x_harness.google.storage.tree import make_folders
 

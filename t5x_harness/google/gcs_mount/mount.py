@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NoReturn
 
 from t5x_harness.google.gcs_mount.namespace import GCS, NamespaceRefused, buckets_folder, enter_namespace
 from t5x_harness.google.product import PRODUCT
-from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE
+from t5x_harness.variables import PATCH_VARIABLE
 
 # The same as those of a shell and env(1); 125 is for a failure before the command.
 _REFUSED, _NOT_EXECUTABLE, _NOT_FOUND = 125, 126, 127
@@ -45,12 +45,6 @@ def enter(root: str | os.PathLike[str], mode: MountMode | str = MountMode.FOLDER
 
         patch(root)
         os.environ[PATCH_VARIABLE] = os.path.abspath(root)  # for the Python processes that this one starts
-
-
-def enter_from_environment(environment: Mapping[str, str]) -> None:
-    """Calls :func:`enter` with the values of variables, if they name a store; raises its errors."""
-    if root := environment.get(ROOT_VARIABLE):
-        enter(root, environment.get(MODE_VARIABLE) or MountMode.FOLDER)
 
 
 def is_mounted(root: str | os.PathLike[str]) -> bool:

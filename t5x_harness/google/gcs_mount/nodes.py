@@ -10,7 +10,7 @@ import stat
 import struct
 from typing import NamedTuple
 
-from t5x_harness.google.storage.layout import StoreLayout
+from t5x_harness.google.storage.disk import StoreLayout
 
 _ATTRIBUTES = struct.Struct("=3Q3q10I")  # a time before 1970 is negative
 _ENTRY = struct.Struct("=4Q2I")

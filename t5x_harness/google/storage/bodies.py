@@ -18,8 +18,7 @@ import sqlite3
 from collections.abc import Iterable
 
 from t5x_harness.google.storage.database import BodyPlace, Database, Identity, ObjectRecord
-from t5x_harness.google.storage.disk import is_full
-from t5x_harness.google.storage.layout import StoreLayout
+from t5x_harness.google.storage.disk import StoreLayout, is_full
 from t5x_harness.google.storage.tree import identify, identity_of, make_folders, remove_folder
 from t5x_harness.google.storage.values import StoredObject
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from t5x_harness.buckets.addresses import bucket_fault
 from t5x_harness.buckets.emulated import note_undeclared
 from t5x_harness.google.storage.database import Database
+from t5x_harness.google.storage.disk import StoreLayout
 from t5x_harness.google.storage.errors import Conflict, NoSuchBucket
-from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.names import check_bucket_name
 from t5x_harness.google.storage.values import Bucket, Preconditions
 

@@ -1,10 +1,12 @@
-"""The parts that all operations share: the lock, the tables, the bodies, and the detection of outside changes."""
+"""The parts that all operations share: the lock, the tables, the bodies, checksums, and the detection of changes."""
 
 from __future__ import annotations
 
+import base64
 import collections
 import contextlib
 import dataclasses
+import hashlib
 import os
 import sqlite3
 import time
@@ -12,13 +14,13 @@ from collections.abc import Callable, Iterator
 from threading import RLock, Thread
 from typing import TypeVar
 
+import google_crc32c
+
 from t5x_harness.google.storage.bodies import Bodies
 from t5x_harness.google.storage.buckets import Buckets
-from t5x_harness.google.storage.checksums import Digest
 from t5x_harness.google.storage.database import BodyPlace, Database, Identity, ObjectRecord
-from t5x_harness.google.storage.disk import FilesLock, Reserve, is_full
-from t5x_harness.google.storage.errors import NoSuchResource, WouldWait
-from t5x_harness.google.storage.layout import StoreLayout
+from t5x_harness.google.storage.disk import FilesLock, Reserve, StoreLayout, is_full
+from t5x_harness.google.storage.errors import Invalid, NoSuchResource, WouldWait
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.tree import identify, identity_of
 from t5x_harness.google.storage.values import ANY, Checksums, NewObject, Preconditions, StoredObject
@@ -29,6 +31,31 @@ CHUNK = 1 << 20  # bytes read at a time
 
 _COARSEST_TICK = 0.02  # seconds; two writes within one kernel tick may leave the same mtime
 _MOST_READS = 3  # of one file in one operation
+
+
+class Digest:
+    """The running checksums of a stream; without MD5 if ``md5`` is false, as for Google's composed objects."""
+
+    def __init__(self, *, md5: bool = True) -> None:
+        self._md5 = hashlib.md5(usedforsecurity=False) if md5 else None
+        self._crc32c = 0
+
+    def update(self, data: bytes) -> None:
+        if self._md5 is not None:
+            self._md5.update(data)
+        self._crc32c = google_crc32c.extend(self._crc32c, data)
+
+    @property
+    def checksums(self) -> Checksums:
+        md5 = None if self._md5 is None else base64.b64encode(self._md5.digest()).decode()
+        return Checksums(md5, base64.b64encode(self._crc32c.to_bytes(4, "big")).decode())
+
+
+def verify(expected: Checksums, found: Checksums) -> None:
+    """Raises Invalid if the checksums differ from those that the client announced; None is not compared."""
+    for name, wanted, got in (("CRC32C", expected.crc32c, found.crc32c), ("MD5 hash", expected.md5, found.md5)):
+        if wanted is not None and got is not None and wanted != got:
+            raise Invalid(f'Provided {name} "{wanted}" doesn\'t match calculated {name} "{got}".', code="BadDigest")
 
 
 class ChangedOutside(Exception):

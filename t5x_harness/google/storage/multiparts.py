@@ -6,8 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 
-from t5x_harness.google.storage.checksums import verify
-from t5x_harness.google.storage.core import CHUNK, Core
+from t5x_harness.google.storage.core import CHUNK, Core, verify
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.streams import BodyWriter, ObjectWriter
@@ -40,7 +39,7 @@ class PartWriter(BodyWriter):
         with self:
             found = self._digest.checksums
             verify(expected, found)
-            part = UploadPart(self._number, os.fstat(self._fd).st_size, time.time_ns() // 1000, found)
+            part = UploadPart(self._number, os.stat(self._path).st_size, time.time_ns() // 1000, found)
             with self._core.lock:
                 upload, bodies = _recorded(self._core, self._upload_id)
                 before = [body for old, body in zip(upload.parts, bodies, strict=True) if old.number == part.number]

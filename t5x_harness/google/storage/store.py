@@ -13,9 +13,8 @@ from pathlib import Path
 from t5x_harness.google.storage import listing
 from t5x_harness.google.storage.core import ChangedOutside, Core, TreeView
 from t5x_harness.google.storage.database import BodyPlace
-from t5x_harness.google.storage.disk import FilesLock, FolderLock, Reserve, is_full, refusal
+from t5x_harness.google.storage.disk import FilesLock, FolderLock, Reserve, StoreLayout, is_full, refusal
 from t5x_harness.google.storage.errors import CannotOpen, Conflict, Forbidden, Invalid, NoSuchResource, StoreError
-from t5x_harness.google.storage.layout import StoreLayout
 from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.streams import ObjectReader, ObjectWriter
@@ -55,7 +54,7 @@ class ObjectStore:
     them: new generations, without fields. Folders are not objects.
 
     Args:
-      root: the folder; made if it does not exist. layout.py shows its content.
+      root: the folder; made if it does not exist. disk.py shows its content.
 
     Raises:
       CannotOpen: another process has the folder open, another release wrote it, it is damaged, or its disk is full.

@@ -8,8 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Self
 
-from t5x_harness.google.storage.checksums import Digest, verify
-from t5x_harness.google.storage.core import CHUNK, Core
+from t5x_harness.google.storage.core import CHUNK, Core, Digest, verify
 from t5x_harness.google.storage.errors import StoreError
 from t5x_harness.google.storage.values import Checksums, NewObject, StoredObject
 
@@ -29,35 +28,29 @@ class BodyWriter:
         self._digest = Digest(md5=md5)
         self._body = core.bodies.new_name()
         self._path = f"{core.layout.incoming}/{self._body}"
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        self._is_open = True
+        self._file = open(self._path, "xb", buffering=0)  # noqa: SIM115 (a commit or abort closes it)
         self._in_use = threading.Lock()
 
     def write(self, data: bytes) -> None:
         """Appends bytes; raises ValueError after :meth:`abort`."""
         with self._in_use:
-            if not self._is_open:
+            if self._file.closed:
                 raise ValueError("the body was dropped")
-            write_all(self._fd, data)
+            write_all(self._file.fileno(), data)
             self._digest.update(data)
 
     def abort(self) -> None:
         """Drops the bytes; does nothing after a commit."""
         with self._in_use:
-            if self._close():
+            if not self._file.closed:
+                self._file.close()
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._path)
 
     def _keep(self) -> None:
         """Leaves the file to its new owner."""
         with self._in_use:
-            self._close()
-
-    def _close(self) -> bool:
-        was_open, self._is_open = self._is_open, False
-        if was_open:
-            os.close(self._fd)
-        return was_open
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -102,14 +95,14 @@ class ObjectReader:
         self.object = stored
         self._fd = fd
 
-    def chunks(self, start: int = 0, end: int | None = None, *, chunk: int = CHUNK) -> Iterator[bytes]:
+    def chunks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yields the bytes of a range, to the end if ``end`` is None or too large.
 
         Raises StoreError if someone outside has truncated the file.
         """
         end = self.object.size if end is None else min(end, self.object.size)
         while start < end:
-            data = os.pread(self._fd, min(chunk, end - start), start)
+            data = os.pread(self._fd, min(CHUNK, end - start), start)
             if not data:
                 it = self.object
                 raise StoreError(f"{it.bucket}/{it.name} was cut at byte {start} of {it.size} from outside")

@@ -9,8 +9,7 @@ import os
 import time
 from collections.abc import Iterator
 
-from t5x_harness.google.storage.checksums import Digest, verify
-from t5x_harness.google.storage.core import CHUNK, Core, TreeView
+from t5x_harness.google.storage.core import CHUNK, Core, Digest, TreeView, verify
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, StoreError
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.streams import write_all

@@ -100,9 +100,8 @@ class Answer:
         await answer(send, self.status, b"" if head else self.body, headers)
 
 
-def json_answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Answer:
-    all_headers = {"content-type": "application/json; charset=UTF-8", **(headers or {})}
-    return Answer(status, _as_json(value).encode(), all_headers)
+def json_answer(value: object, status: int = 200) -> Answer:
+    return Answer(status, _as_json(value).encode(), {"content-type": "application/json; charset=UTF-8"})
 
 
 def error_json(error: StoreError) -> Answer:

@@ -69,10 +69,10 @@ class _App:
             raise
         except (StoreError, OSError, sqlite3.Error) as error:
             refused = _as_answered(error, scope["method"]) if isinstance(error, StoreError) else self._disk(error)
-            await body.drop()  # otherwise the client, which is still sending, would never see the error
             if isinstance(error, NoSuchBucket):
                 self._missing.note(error.bucket)
             answered = error_json(refused) if json else error_xml(refused)
+        await body.drop()
         await answered.send(send, head=head)
 
     def _disk(self, error: OSError | sqlite3.Error) -> StoreError:

@@ -61,8 +61,13 @@ async def answer_object(
         case ["compose"]:
             return await _compose(store, request, bucket, name)
         case ["copyTo" | "rewriteTo" as how, "b", to_bucket, "o", to_name]:
-            source = SourceObject(bucket, name, _conditions(request, source=True))
-            return await _copy(store, request, source, to_bucket, to_name, by_rewrite=how == "rewriteTo")
+            source, resource = SourceObject(bucket, name, _conditions(request, source=True)), await request.json()
+            fields = fields_of(resource) if resource else None
+            target = to_bucket, to_name, fields, preconditions_of(request.parameters)
+            if how == "rewriteTo":
+                return await _rewrite(store, request, source, target)
+            written = await asyncio.to_thread(store.copy, source, *target)
+            return json_answer(object_resource(written, request.origin))
         case ["moveTo", "o", to_name]:
             source = SourceObject(bucket, name, _conditions(request, source=True))
             moved = await asyncio.to_thread(store.move, source, to_name, preconditions_of(request.parameters))
@@ -123,18 +128,6 @@ def _source(bucket: str, given: object) -> SourceObject:
     except (TypeError, ValueError):
         raise Invalid(f"The generation of the source object {name} is not a number") from None
     return SourceObject(bucket, name, Preconditions(wanted, generation=generation))
-
-
-async def _copy(
-    store: ObjectStore, request: StorageRequest, source: SourceObject, bucket: str, name: str, *, by_rewrite: bool
-) -> Answer:
-    resource = await request.json()
-    fields = fields_of(resource) if resource else None
-    target = bucket, name, fields, preconditions_of(request.parameters)
-    if by_rewrite:
-        return await _rewrite(store, request, source, target)
-    written = await asyncio.to_thread(store.copy, source, *target)
-    return json_answer(object_resource(written, request.origin))
 
 
 async def _rewrite(store: ObjectStore, request: StorageRequest, source: SourceObject, target: _Target) -> Answer:

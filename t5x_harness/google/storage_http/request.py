@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import re
 from collections.abc import AsyncIterator, Mapping
 from email.message import Message as MailMessage
 from typing import Any, NamedTuple
@@ -32,7 +31,7 @@ class Body:
         return message
 
     async def drop(self) -> None:
-        """Reads and discards the rest."""
+        """Reads and discards the rest, because a client that is still sending would not see the answer."""
         while not self._over:
             await self.receive()
 
@@ -108,11 +107,6 @@ class StorageRequest:
                 raise Invalid("The body of the request is too long")
         return bytes(whole)
 
-    async def skip(self) -> None:
-        """Reads and discards the body."""
-        async for _ in self.chunks():
-            pass
-
     async def json(self) -> dict[str, Any]:
         """Returns the body as a JSON object, empty for an empty body; raises Invalid if it is not an object."""
         return parse_json(await self.body())
@@ -154,11 +148,6 @@ def utf8_text(raw: bytes, what: str) -> str:
 
 _LONGEST_METADATA = 64 << 10
 _DECODER = json.JSONDecoder()
-_JSON_PATH = re.compile(r"(?:/resumable)?(?:/(upload|download))?/storage/v1/b(?:/([^/]+))?(?:/o(?:/(.+))?)?$")
-_COMPOSED = re.compile(r"(.+?)/compose$")
-_COPIED = re.compile(r".+?/(copyTo|rewriteTo)/b/([^/]+)/o/(.+)$")
-_MOVED = re.compile(r".+?/moveTo/o/(.+)$")
-_COPIED_BY = {"copyTo": "copy", "rewriteTo": "rewrite"}
 _VERBS = {"GET": "get", "HEAD": "get", "DELETE": "delete", "PATCH": "patch", "PUT": "patch", "POST": "upload"}
 _OF_BUCKET = {**_VERBS, "POST": "create"}
 
@@ -176,30 +165,29 @@ def meaning_of(scope: Scope, parameters: Mapping[str, str]) -> RequestTarget:
     path, method = scope["raw_path"].decode("latin-1").partition("?")[0], scope["method"]
     if not is_json_api(scope):
         return _by_xml(scope, path, method, parameters)
-    if path.startswith("/batch"):
-        return RequestTarget("batch")
-    found = _JSON_PATH.match(path)
-    if not found:
-        return RequestTarget("other")
-    kind, bucket, name = found[1], unquote(found[2] or ""), found[3] or ""
-    if kind == "upload":
-        return RequestTarget("upload", bucket, parameters.get("name", ""))
-    if name:
-        return _of_object(method, bucket, name, media=kind == "download" or parameters.get("alt") == "media")
-    if path.endswith("/o"):
-        return RequestTarget("list", bucket)
-    return RequestTarget(f"bucket.{_OF_BUCKET.get(method, 'get') if bucket or method != 'GET' else 'list'}", bucket)
-
-
-def _of_object(method: str, bucket: str, name: str, *, media: bool) -> RequestTarget:
-    if method == "POST" and (composed := _COMPOSED.match(name)):
-        return RequestTarget("compose", bucket, unquote(composed[1]))
-    if method == "POST" and (copied := _COPIED.match(name)):
-        return RequestTarget(_COPIED_BY[copied[1]], unquote(copied[2]), unquote(copied[3]))
-    if method == "POST" and (moved := _MOVED.match(name)):
-        return RequestTarget("move", bucket, unquote(moved[1]))
-    verb = "download" if media and method == "GET" else _VERBS.get(method, "other")
-    return RequestTarget(verb, bucket, unquote(name))
+    segments = [unquote(part) for part in path.removeprefix("/resumable").removeprefix("/").split("/")]
+    kind = segments.pop(0) if segments[0] in ("upload", "download") else ""
+    match method, segments:
+        case _, ["batch", *_]:
+            return RequestTarget("batch")
+        case _, ["storage", "v1", "b", bucket, "o"] if kind == "upload":
+            return RequestTarget("upload", bucket, parameters.get("name", ""))
+        case _, ["storage", "v1", "b", bucket, "o"]:
+            return RequestTarget("list", bucket)
+        case "POST", ["storage", "v1", "b", bucket, "o", name, "compose"]:
+            return RequestTarget("compose", bucket, name)
+        case "POST", ["storage", "v1", "b", _, "o", _, "copyTo" | "rewriteTo" as how, "b", bucket, "o", name]:
+            return RequestTarget(how.removesuffix("To"), bucket, name)
+        case "POST", ["storage", "v1", "b", bucket, "o", _, "moveTo", "o", name]:
+            return RequestTarget("move", bucket, name)
+        case _, ["storage", "v1", "b", bucket, "o", *rest] if any(rest):
+            media = method == "GET" and (kind == "download" or parameters.get("alt") == "media")
+            return RequestTarget("download" if media else _VERBS.get(method, "other"), bucket, "/".join(rest))
+        case "GET", ["storage", "v1", "b"]:
+            return RequestTarget("bucket.list")
+        case _, ["storage", "v1", "b", *bucket] if len(bucket) <= 1:
+            return RequestTarget(f"bucket.{_OF_BUCKET.get(method, 'get')}", "".join(bucket))
+    return RequestTarget("other")
 
 
 def _by_xml(scope: Scope, path: str, method: str, parameters: Mapping[str, str]) -> RequestTarget:

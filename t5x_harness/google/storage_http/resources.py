@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import functools
 import json
 import re
@@ -43,14 +44,7 @@ def header_text(text: str) -> str:
 
 
 FIELDS: Mapping[str, str] = {
-    "contentType": "content_type",
-    "contentEncoding": "content_encoding",
-    "contentDisposition": "content_disposition",
-    "contentLanguage": "content_language",
-    "cacheControl": "cache_control",
-    "customTime": "custom_time",
-    "storageClass": "storage_class",
-    "metadata": "metadata",
+    re.sub("_(.)", lambda found: found[1].upper(), field.name): field.name for field in dataclasses.fields(ObjectFields)
 }
 """The fields of objects that clients set, by their JSON names."""
 

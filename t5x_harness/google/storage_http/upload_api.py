@@ -78,13 +78,10 @@ async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -
         return Answer(499)
     upload = await asyncio.to_thread(store.uploads.get, upload_id)
     if upload.finished is not None:  # the client has lost the last answer
-        await request.skip()
         return json_answer(object_resource(upload.finished, request.origin))
     first, total = _content_range(request)
     received = upload.received
-    if first is None:
-        await request.skip()
-    else:
+    if first is not None:
         at = first
         async for chunk in request.chunks():
             received = await asyncio.to_thread(store.uploads.append, upload_id, at, chunk)

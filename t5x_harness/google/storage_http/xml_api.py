@@ -86,7 +86,11 @@ async def _bucket(store: ObjectStore, request: StorageRequest, bucket: str) -> A
     if request.method != "GET":
         raise NotEmulated(f"{request.method} of a bucket by the XML API")
     if "uploads" in request.parameters:
-        return await asyncio.to_thread(_list_uploads, store, bucket)
+        uploads = [
+            _xml(Upload=[_xml(Key=it.name, UploadId=it.id, Initiated=rfc3339(it.started))])
+            for it in await asyncio.to_thread(store.multiparts.all, bucket)
+        ]
+        return _document("ListMultipartUploadsResult", _xml(Bucket=bucket, IsTruncated="false"), *uploads)
     return await asyncio.to_thread(_list_bucket, store, bucket, request.parameters)
 
 
@@ -189,15 +193,6 @@ async def _upload_of_parts(store: ObjectStore, request: StorageRequest, bucket: 
         case "GET":
             return _list_parts(upload, request, named)
     raise NotAllowed(request)
-
-
-def _list_uploads(store: ObjectStore, bucket: str) -> Answer:
-    """Returns a bucket's unfinished uploads, all on one page; raises NoSuchResource if the bucket does not exist."""
-    uploads = [
-        _xml(Upload=[_xml(Key=it.name, UploadId=it.id, Initiated=rfc3339(it.started))])
-        for it in store.multiparts.all(bucket)
-    ]
-    return _document("ListMultipartUploadsResult", _xml(Bucket=bucket, IsTruncated="false"), *uploads)
 
 
 async def _take_part(store: ObjectStore, request: StorageRequest, upload_id: str) -> Answer:

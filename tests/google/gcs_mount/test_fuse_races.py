@@ -93,24 +93,3 @@ def test_readers_beside_one_who_overwrites_see_whole_generations_and_never_one_f
         stop.touch()
     _, said = readers.communicate(timeout=120)
     assert readers.returncode == 0, said
-
-
-MANY = 2500  # entries: more than the system returns at once
-
-
-@pytest.mark.usefixtures("store")
-def test_a_listing_has_a_file_that_another_mount_renames_under_one_of_its_names(
-    mounted: Mounted, tmp_path: Path
-) -> None:
-    folder = tmp_path / "buckets" / "data" / "d"
-    folder.mkdir()
-    for number in range(MANY):
-        (folder / f"{number:040}").touch()
-    (folder / "x").touch()
-    with Mounted(tmp_path) as other:
-        for old, new in [("d/x", "d/y"), ("d/y", "d/x")] * 25:
-            other.begin("rename", old, new)
-            found = mounted.listdir("d")
-            other.end()
-            assert {"x", "y"} & set(found)
-            assert len(found) == MANY + 1

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from t5x_harness.google.storage.checksums import Digest
+from t5x_harness.google.storage.core import Digest
 from t5x_harness.google.storage.store import ObjectStore
 
 __all__ = ["at_once", "content", "crc32c_of", "md5_of"]

@@ -52,6 +52,19 @@ def test_a_file_put_in_anothers_place_is_a_new_generation(store: ObjectStore, tr
     assert store.stat("data", "a").generation > before.generation
 
 
+def test_a_file_in_the_way_of_an_object_aside(store: ObjectStore, tree: Path, names) -> None:
+    """``a/b`` waits aside because of ``a``; then someone removes the file ``a`` and creates another file ``a/b``."""
+    store.write("data", "a", b"1")
+    store.write("data", "a/b", b"aside")
+    store.write("data", "a/c", b"aside too")
+    (tree / "a").unlink()
+    (tree / "a").mkdir()
+    (tree / "a" / "b").write_bytes(b"theirs")
+    assert names() == ["a/b", "a/c"]
+    assert (content(store, "a/b"), content(store, "a/c")) == (b"theirs", b"aside too")
+    assert (tree / "a" / "c").read_bytes() == b"aside too"
+
+
 def test_files_whose_names_are_no_objects_are_left_alone(store: ObjectStore, tree: Path, names) -> None:
     for name in (b"not-utf8-\xff", b"line\nfeed", b"fine"):
         Path(os.fsdecode(os.path.join(os.fsencode(tree), name))).write_bytes(b"x")

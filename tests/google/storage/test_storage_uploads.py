@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from storing import content, md5_of
 
+from t5x_harness.google.storage import uploads
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions
@@ -111,3 +112,18 @@ def test_uploads_expire_after_a_week(root: Path, monkeypatch: pytest.MonkeyPatch
         with pytest.raises(NoSuchResource):
             store.uploads.get(old.id)
     assert [path.name for path in (root / ".t5x-harness" / "incoming").iterdir()] == [young.id]
+
+
+def test_an_upload_whose_bucket_is_made_anew_while_it_ends(
+    store: ObjectStore, names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = store.uploads.start("data", "a")
+
+    def make_the_bucket_anew(*_: object) -> None:
+        store.delete_bucket("data")
+        store.create_bucket("data")
+
+    monkeypatch.setattr(uploads, "verify", make_the_bucket_anew)
+    with pytest.raises(NoSuchResource, match=f"No such upload: {upload.id}"):
+        store.uploads.finish(upload.id)
+    assert names() == []
