@@ -1,17 +1,22 @@
-"""A run of known sizes, and a compiler that calculates the needed memory instead of compiling."""
+"""A run of known sizes, a compiler that calculates memory instead of compiling, and a process that pretends to."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from t5x_harness.aot import compiling
 from t5x_harness.aot.compiling import CompiledProgram
 from t5x_harness.aot.costs import DeviceCosts
 from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.memory import DeviceMemory
 from t5x_harness.aot.request import AotRun, Knob, LoweredProgram, ProgramSpec
 from t5x_harness.spec import AotMode, Location, RunSettings, RunSpec
+from t5x_harness.workers.errors import RunDied
+from t5x_harness.workers.run import OnProgress, RunProcess
 
 GIB = 2**30
 SPEC = RunSpec(("run.gin",), slice="v3-8", settings=RunSettings(aot=AotMode.MEMORY))
@@ -79,3 +84,39 @@ def by_examples(each: int) -> Callable[[ProgramSpec, dict[str, str]], int]:
         return each * program.shapes["decoder_target_tokens"][0] // parts
 
     return needs
+
+
+LOWERED = LoweredProgram("f", 10, {"data": 8}, 4)
+
+
+class FakeRun(RunProcess):
+    """A process that lowers, waits for another, and compiles to a result or dies; the other may keep its result."""
+
+    pid, log = 0, Path("train/run.log")
+
+    def __init__(self, result: CompilerResult | None = None, kept: Path | None = None) -> None:
+        self.called: list[str] = []
+        self._result = result
+        self._kept = kept
+
+    def call(
+        self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **_: Any
+    ) -> Any:
+        self.called.append(method)
+        if method == "lower":
+            return LOWERED.to_json()
+        if method == "await_turn":
+            assert timeout is None  # time spent on another process's work is not this run's
+            assert on_progress is not None
+            on_progress({"stage": "aot", "waiting": True})
+            if self._kept is not None:
+                self._kept.parent.mkdir(parents=True)
+                compiled = CompiledProgram(LOWERED, CompilerResult(CompilerVerdict.OUT_OF_MEMORY, "of another", 1.0))
+                self._kept.write_text(json.dumps({"format": compiling._FORMAT, **compiled.to_json()}), encoding="utf-8")
+            return None
+        if self._result is None:
+            raise RunDied("The run was killed by SIGKILL")
+        return self._result.to_json()
+
+    def close(self) -> None:
+        """Does nothing."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from pretend_compiler import GIB, SPEC, PretendCompiler, by_examples, planned
 
-from t5x_harness.aot.request import AotRun, Knob, ProgramSpec
+from t5x_harness.aot.request import Knob, ProgramSpec
 from t5x_harness.aot.stage import compile_run
 from t5x_harness.aot.variants import advise
 from t5x_harness.report.table import verdicts
-from t5x_harness.spec import Edit, Location, RunSettings, RunSpec
+from t5x_harness.spec import Edit, Location
 
 MICROBATCHES = "trainer.Trainer.num_microbatches"
 
@@ -66,25 +66,19 @@ def test_where_nothing_fits_it_says_what_was_tried_and_stops() -> None:
 def test_the_line_that_binds_it_is_edited(tmp_path: Path) -> None:
     (tmp_path / "run.gin").write_text("BATCH_SIZE = 64  # examples\ntrainer.Trainer.num_microbatches = None\n")
 
-    def edits(run: AotRun) -> tuple[Edit, ...]:
-        spec = RunSpec(("run.gin",), slice="v3-8", cwd=str(tmp_path), settings=RunSettings(aot=SPEC.settings.aot))
-        return advise(run.programs[0], run, spec, PretendCompiler(by_examples(GIB // 4))).edits  # type: ignore[arg-type]
-
-    first, second = Location("run.gin", 1), Location("run.gin", 2)
-    bound = planned(num_microbatches=Knob(MICROBATCHES, "None", second))
-    assert edits(bound) == (Edit("run.gin", 2, 2, f"{MICROBATCHES} = 2\n"),)
+    spec = dataclasses.replace(SPEC, cwd=str(tmp_path))
+    bound = planned(num_microbatches=Knob(MICROBATCHES, "None", Location("run.gin", 2)))
+    compiler = PretendCompiler(by_examples(GIB // 4))
+    assert advise(bound.programs[0], bound, spec, compiler).edits == (  # type: ignore[arg-type]
+        Edit("run.gin", 2, 2, f"{MICROBATCHES} = 2\n"),
+    )
     halved = planned(
-        batch=64,
-        num_microbatches=Knob(MICROBATCHES, "8", None),
-        num_partitions=Knob("num_partitions", "None", None),
-        batch_size=Knob("BATCH_SIZE", "64", first),
+        num_microbatches=Knob(MICROBATCHES, "8", None), num_partitions=Knob("num_partitions", "None", None)
     )
     compiler = PretendCompiler(
         lambda program, bound: (20 if program.shapes["decoder_target_tokens"][0] > 32 else 1) * GIB
     )
-    spec = RunSpec(("run.gin",), slice="v3-8", cwd=str(tmp_path), settings=RunSettings(aot=SPEC.settings.aot))
-    predict = halved.programs[1]
-    assert advise(predict, halved, spec, compiler).edits == (  # type: ignore[arg-type]
+    assert advise(halved.programs[1], halved, spec, compiler).edits == (  # type: ignore[arg-type]
         Edit("run.gin", 1, 1, "BATCH_SIZE = 32  # examples\n"),
     )
 

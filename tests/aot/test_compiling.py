@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pretend_compiler import GIB, LOWERED, FakeRun
 
 from t5x_harness.aot import account, compiling
 from t5x_harness.aot.compiling import CompiledProgram, Compiler, available_bytes, needed_bytes
 from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict, Until
 from t5x_harness.aot.refusals import NotCompiled, findings_of, refused
-from t5x_harness.aot.request import AotRun, LoweredProgram, ProgramSpec
+from t5x_harness.aot.request import AotRun, ProgramSpec
 from t5x_harness.commands.main import main
 from t5x_harness.spec import AotMode, Finding, RunSettings, RunSpec, Severity, Stage
-from t5x_harness.workers.errors import RunDied
-from t5x_harness.workers.run import OnProgress, RunProcess
+from t5x_harness.workers.run import RunProcess
 
 COMPILES = """
 import sys, time
@@ -31,42 +30,7 @@ with one_at_a_time(Path(sys.argv[1]), lambda: print("waits", flush=True)):
     time.sleep(300)
 """
 TRAIN = ProgramSpec("train", "train_dataset_cfg", "", {}, {})
-LOWERED = LoweredProgram("f", 10, {"data": 8}, 4)
 SPEC = RunSpec(("a.gin",), settings=RunSettings(aot=AotMode.DEPTHS))
-GIB = 2**30
-
-
-class FakeRun(RunProcess):
-    """A process that lowers, waits for another, and compiles to a result or dies; the other may keep its result."""
-
-    pid, log = 0, Path("train/run.log")
-
-    def __init__(self, result: CompilerResult | None = None, kept: Path | None = None) -> None:
-        self.called: list[str] = []
-        self._result = result
-        self._kept = kept
-
-    def call(
-        self, method: str, /, *, timeout: float | None = None, on_progress: OnProgress | None = None, **_: Any
-    ) -> Any:
-        self.called.append(method)
-        if method == "lower":
-            return LOWERED.to_json()
-        if method == "await_turn":
-            assert timeout is None  # time spent on another process's work is not this run's
-            assert on_progress is not None
-            on_progress({"stage": "aot", "waiting": True})
-            if self._kept is not None:
-                self._kept.parent.mkdir(parents=True)
-                compiled = CompiledProgram(LOWERED, CompilerResult(CompilerVerdict.OUT_OF_MEMORY, "of another", 1.0))
-                self._kept.write_text(json.dumps({"format": compiling._FORMAT, **compiled.to_json()}), encoding="utf-8")
-            return None
-        if self._result is None:
-            raise RunDied("The run was killed by SIGKILL")
-        return self._result.to_json()
-
-    def close(self) -> None:
-        """Does nothing."""
 
 
 def refusal(run: RunProcess, folder: Path, until: Until = Until.MEMORY) -> Finding:
@@ -119,17 +83,19 @@ def test_progress_says_what_is_compiled_and_that_it_waits(tmp_path: Path) -> Non
     ]
 
 
-@pytest.mark.parametrize("command", ["plan", "run"])
+@pytest.mark.parametrize(
+    ("command", "option"), [(["plan", "--aot"], "--aot: "), (["run", "--aot"], "--aot: "), (["fit"], "fit: ")]
+)
 def test_without_the_compiler_asking_for_it_is_a_mistake_that_names_its_installation(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str], option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "libtpu", None)
     monkeypatch.chdir(tmp_path)
     Path("a.gin").write_text("")
     assert importlib.util.find_spec("libtpu") is None
-    assert main([command, "--aot", "a.gin"]) == 2
+    assert main([*command, "a.gin"]) == 2
     assert capsys.readouterr().err == (
-        "t5x-harness: --aot: the TPU compiler is not installed: python -m pip install 't5x-harness[aot]'\n"
+        f"t5x-harness: {option}the TPU compiler is not installed: python -m pip install 't5x-harness[aot]'\n"
     )
 
 

@@ -23,28 +23,22 @@ def stacks(encoder: int, decoder: int) -> dict[str, int]:
     return {ENCODER: encoder, DECODER: decoder}
 
 
-def test_equal_stacks_need_two_depths() -> None:
-    assert depths_of(stacks(12, 12)) == ([{ENCODER: 2, DECODER: 2}, {ENCODER: 6, DECODER: 6}], [-1.5, 2.5])
-
-
-@pytest.mark.parametrize(("encoder", "decoder"), [(24, 6), (24, 12), (12, 12), (8, 36)])
-def test_what_grows_with_each_stack_is_found_at_the_full_depth(encoder: int, decoder: int) -> None:
-    depths, weights = depths_of(stacks(encoder, decoder))
+@pytest.mark.parametrize(
+    ("given", "depths"),
+    [
+        pytest.param(stacks(12, 12), [stacks(2, 2), stacks(6, 6)], id="equal"),
+        pytest.param(stacks(24, 12), [stacks(2, 2), stacks(6, 2), stacks(2, 6)], id="different"),
+        pytest.param(stacks(8, 36), [stacks(2, 2), stacks(6, 2), stacks(2, 6)], id="deeper-decoder"),
+        pytest.param(stacks(24, 6), [stacks(2, 6), stacks(6, 6)], id="one-of-few-layers"),
+    ],
+)
+def test_what_grows_with_each_stack_is_found_at_the_full_depth(
+    given: dict[str, int], depths: list[dict[str, int]]
+) -> None:
+    found, weights = depths_of(given)
+    assert found == depths
     values = [100 + 7 * depth[ENCODER] + 11 * depth[DECODER] for depth in depths]
-    expected = 100 + 7 * encoder + 11 * decoder
-    assert at_full_depth(values, weights) == expected
-
-
-def test_stacks_of_different_depths_need_one_more_each() -> None:
-    assert depths_of(stacks(24, 12))[0] == [
-        {ENCODER: 2, DECODER: 2},
-        {ENCODER: 6, DECODER: 2},
-        {ENCODER: 2, DECODER: 6},
-    ]
-
-
-def test_a_stack_of_few_layers_keeps_them() -> None:
-    assert depths_of(stacks(24, 6))[0] == [{ENCODER: 2, DECODER: 6}, {ENCODER: 6, DECODER: 6}]
+    assert at_full_depth(values, weights) == 100 + 7 * given[ENCODER] + 11 * given[DECODER]
 
 
 @pytest.mark.parametrize("shallow", [stacks(4, 6), stacks(1, 1), {}])

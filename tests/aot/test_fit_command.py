@@ -51,16 +51,6 @@ def test_wrong_usage(
     assert message in capsys.readouterr().err
 
 
-def test_without_the_compiler_it_says_what_installs_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("x.gin").write_text(CONFIG)
-    monkeypatch.setattr(libtpu, "is_installed", lambda: False)
-    assert main(["fit", "x.gin"]) == 2
-    assert f"the TPU compiler is not installed: {libtpu.INSTALL}" in capsys.readouterr().err
-
-
 @pytest.mark.stack
 @pytest.mark.skipif(not libtpu.is_installed(), reason="libtpu is not installed")
 def test_what_was_compiled_is_kept_and_nothing_runs_on(tmp_path: Path) -> None:

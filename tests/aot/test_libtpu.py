@@ -35,17 +35,14 @@ def test_the_users_flags_for_the_compiler_stay(monkeypatch: pytest.MonkeyPatch) 
     assert changed["JAX_PLATFORMS"] == "cpu"
 
 
-def test_versions_that_are_newer_than_those_tried_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    there = {"libtpu": "0.1.2", "jax": libtpu.TRIED["jax"]}
-    monkeypatch.setattr(libtpu, "version", there.get)
-    assert libtpu.untried() == [
-        f"libtpu 0.1.2: newer than {libtpu.TRIED['libtpu']}, with which the numbers of docs/aot.md were measured"
-    ]
-
-
-def test_older_versions_are_not_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(libtpu, "version", {"libtpu": "0.0.9", "jax": None}.get)
-    assert libtpu.untried() == []
+def test_only_versions_that_are_newer_than_those_tried_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for there, untried in (
+        ({"libtpu": "0.1.2", "jax": libtpu.TRIED["jax"]}, ["libtpu 0.1.2"]),
+        ({"libtpu": "0.0.9", "jax": None}, []),
+    ):
+        monkeypatch.setattr(libtpu, "version", there.get)
+        tried = f"newer than {libtpu.TRIED['libtpu']}, with which the numbers of docs/aot.md were measured"
+        assert libtpu.untried() == [f"{package}: {tried}" for package in untried]
 
 
 def test_without_it_the_message_says_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:

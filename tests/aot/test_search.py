@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pretend_compiler import GIB, SPEC, PretendCompiler, by_examples, planned
+from pretend_compiler import GIB, SPEC, FakeRun, PretendCompiler, by_examples, planned
 
 from t5x_harness.aot.compiling import Compiler
-from t5x_harness.aot.request import AotRun, Knob, LoweredProgram, ProgramSpec
+from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict
+from t5x_harness.aot.request import AotRun, Knob, ProgramSpec
 from t5x_harness.aot.search import FitGrid, FitRow, Fits, FitSearch, cheapest, smallest
 from t5x_harness.aot.variants import RunVariant, VariantRefused, tune
 from t5x_harness.commands.fit_output import FitReport, as_json, as_table
@@ -185,32 +185,15 @@ def test_ctrl_c_keeps_what_is_known() -> None:
     assert "interrupted: 1 combination is known" in as_table(found)
 
 
-class PretendRun:
-    """A process whose compiler always runs out of memory; counts the compilations."""
-
-    log = Path("run.log")
-    compiled = 0
-
-    def call(self, method: str, **_: Any) -> Mapping[str, Any]:
-        if method == "lower":
-            return LoweredProgram("same text", 1, {"data": 8, "model": 1}, 0).to_json()
-        if method == "await_turn":
-            return {}
-        PretendRun.compiled += 1
-        return {"verdict": "out of memory", "message": "total (20.00G) exceeds available HBM (15.48G)"}
-
-    def close(self) -> None:
-        pass
-
-
 def test_a_second_search_compiles_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("T5X_HARNESS_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(PretendRun, "compiled", 0)
+    said = "total (20.00G) exceeds available HBM (15.48G)"
+    run = FakeRun(CompilerResult(CompilerVerdict.OUT_OF_MEMORY, said))
     for _ in range(2):
-        compiler = Compiler(lambda folder, spec: PretendRun(), tmp_path / "aot")  # type: ignore[arg-type, return-value]
+        compiler = Compiler(lambda folder, spec: run, tmp_path / "aot")
         (row,) = search(planned(), compiler).rows(FitGrid(["v3-8"], programs=TRAIN))
         assert (row.fits, row.needed_bytes) == (Fits.NO, 20 * GIB)
-        assert PretendRun.compiled == 1
+        assert run.called.count("compile") == 1
 
 
 def test_remat_that_saves_more_is_left_out_where_less_fits() -> None:

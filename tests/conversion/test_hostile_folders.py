@@ -16,6 +16,7 @@ from t5x_harness.conversion.safetensors_files import INDEX, SINGLE, SafetensorsF
 from t5x_harness.conversion.stored import read_t5x
 from t5x_harness.conversion.transformers_folder import read_transformers
 
+CONFIG = dict.fromkeys(("vocab_size", "d_model", "num_heads", "d_kv", "d_ff", "num_layers"), 1) | {"model_type": "mt5"}
 ENTRY = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
 
 
@@ -117,16 +118,14 @@ def test_a_header_that_is_longer_than_its_file(tmp_path: Path) -> None:
 )
 def test_sizes_in_a_config(tmp_path: Path, config: dict[str, Any], expected: str) -> None:
     write(tmp_path / SINGLE, {"w": ENTRY})
-    sizes = dict.fromkeys(("vocab_size", "d_model", "num_heads", "d_kv", "d_ff", "num_layers"), 1)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mt5", **sizes, **config}))
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | config))
     assert expected in refused(tmp_path, read_transformers)
 
 
 @pytest.mark.parametrize("layout", ["[[", '{"scan_axis": 7}', '{"scan_axis": true}', '{"joined_heads": 1}'])
 def test_a_layout_that_this_harness_did_not_write(tmp_path: Path, layout: str) -> None:
     write(tmp_path / SINGLE, {"__metadata__": {"t5x_layout": layout}, "w": ENTRY})
-    sizes = dict.fromkeys(("vocab_size", "d_model", "num_heads", "d_kv", "d_ff", "num_layers"), 1)
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mt5", **sizes}))
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
     assert "t5x_layout in the header of its arrays is damaged" in refused(tmp_path, read_transformers)
 
 

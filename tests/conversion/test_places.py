@@ -57,20 +57,15 @@ def fail_halfway(folder: Path) -> None:
     raise KeyError
 
 
-def test_the_folder_is_there_when_it_is_complete(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_there", [False, True])
+def test_the_folder_is_there_when_it_is_complete(tmp_path: Path, is_there: bool) -> None:
     place = tmp_path / "new/out"
+    if is_there:
+        place.mkdir(parents=True)
     with written_whole(place) as folder:
         (folder / "file").write_text("x")
-        assert not place.exists()
-    assert names(place) == ["file"]
-    assert names(tmp_path / "new") == ["out"]
-
-
-def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    with written_whole(tmp_path / "out") as folder:
-        (folder / "file").write_text("x")
-    assert names(tmp_path / "out") == ["file"]
+        assert not (place / "file").exists()
+    assert (names(place), names(tmp_path / "new")) == (["file"], ["out"])
 
 
 def test_nothing_is_left_of_one_that_fails(tmp_path: Path) -> None:

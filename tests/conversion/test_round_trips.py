@@ -37,8 +37,9 @@ def to(form: Form, checkpoint: Path | str, output: Path, **settings: Any) -> Pat
 @pytest.mark.parametrize("kind", KINDS)
 def test_by_transformers_and_back(tmp_path: Path, kind: str) -> None:
     checkpoint = write(tmp_path / "run", kind)
-    folder = to(Form.TRANSFORMERS, checkpoint, tmp_path / "hf", shard_bytes=20_000)
-    back = to(Form.T5X, folder, tmp_path / "back")
+    made = convert(ConversionRequest(str(checkpoint), Form.TRANSFORMERS, str(tmp_path / "hf"), shard_bytes=20_000))
+    assert made.model_type == ("t5" if kind == "mt5" else KINDS[kind].model_type), "it is told by its arrays"
+    back = to(Form.T5X, made.output, tmp_path / "back")
     assert back == tmp_path / f"back/checkpoint_{STEP}"
     assert_same(read_t5x(str(checkpoint)), read_t5x(str(back)))
     assert read_t5x(str(back)).step == STEP

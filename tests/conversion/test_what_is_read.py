@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tiny_models import KINDS, STEP, parameters_of, write
+from tiny_models import STEP, parameters_of, write
 
 from t5x_harness.conversion.conversion import convert
 from t5x_harness.conversion.request import Conversion, ConversionError, ConversionRequest, Form
+from t5x_harness.conversion.safetensors_files import ShardedWriter, Tensor
 from t5x_harness.conversion.stored import read_t5x
 from t5x_harness.variables import ROOT_VARIABLE
 
@@ -216,12 +217,13 @@ def test_what_is_not_a_checkpoint(tmp_path: Path) -> None:
 def test_damaged_ones(tmp_path: Path) -> None:
     checkpoint = write(tmp_path / "run", "t5_1_1")
     data = checkpoint / "target.decoder.logits_dense.kernel"
+    unreadable = f"{checkpoint}: decoder/logits_dense/kernel cannot be read: "
     for file in data.iterdir():
         if not file.name.startswith("."):
             file.write_bytes(b"\0" * 7)
-    assert f"{checkpoint}: decoder/logits_dense/kernel cannot be read: " in refused(checkpoint, tmp_path)
+    assert unreadable in refused(checkpoint, tmp_path)
     shutil.rmtree(data)
-    assert f"{checkpoint}: decoder/logits_dense/kernel cannot be read: " in refused(checkpoint, tmp_path)
+    assert unreadable in refused(checkpoint, tmp_path)
     (checkpoint / "checkpoint").write_bytes(b"\xc1")
     assert f"{checkpoint}: its metadata cannot be read: " in refused(checkpoint, tmp_path)
 
@@ -282,25 +284,18 @@ def test_a_folder_of_transformers_that_is_damaged(model: Path, tmp_path: Path) -
     assert "config.json is not JSON" in refused(model, tmp_path, Form.T5X)
 
 
-def test_a_checkpoint_without_a_step_needs_one(tmp_path: Path) -> None:
-    from t5x_harness.conversion.safetensors_files import ShardedWriter, Tensor
-
+@pytest.mark.parametrize(
+    ("metadata", "expected"),
+    [
+        ({"t5x_names": "1"}, "says no train step, and the checkpoint's folder is named by it: give one"),
+        ({}, "has no config.json, and its arrays are not under T5X's names"),
+    ],
+)
+def test_arrays_that_make_no_checkpoint(tmp_path: Path, metadata: dict[str, str], expected: str) -> None:
     folder = tmp_path / "arrays"
     folder.mkdir()
-    writer = ShardedWriter(folder, [Tensor("x", (2,), "float32")], {"t5x_names": "1"}, 1000)
-    writer.write("x", np.zeros(2, np.float32))
-    assert "says no train step, and the checkpoint's folder is named by it: give one" in refused(
-        folder, tmp_path, Form.T5X
-    )
-
-
-def test_arrays_of_someone_else(tmp_path: Path) -> None:
-    from t5x_harness.conversion.safetensors_files import ShardedWriter, Tensor
-
-    folder = tmp_path / "arrays"
-    folder.mkdir()
-    ShardedWriter(folder, [Tensor("x", (2,), "float32")], {}, 1000)
-    assert "has no config.json, and its arrays are not under T5X's names" in refused(folder, tmp_path, Form.T5X)
+    ShardedWriter(folder, [Tensor("x", (2,), "float32")], metadata, 1000)
+    assert expected in refused(folder, tmp_path, Form.T5X)
 
 
 def as_tensorflow(name: str) -> str:
@@ -344,12 +339,6 @@ def test_one_of_tensorflow(tmp_path: Path, named: str) -> None:
     read = read_t5x(back.output)
     for name, array in arrays.items():
         np.testing.assert_array_equal(read.read(name), array, err_msg=name)
-
-
-def test_each_kind_is_told_by_its_arrays(tmp_path: Path) -> None:
-    for kind, about in KINDS.items():
-        made = to_transformers(write(tmp_path / kind, kind), tmp_path / kind)
-        assert made.model_type == ("t5" if kind == "mt5" else about.model_type), kind
 
 
 def test_in_an_emulated_bucket_that_is_mounted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

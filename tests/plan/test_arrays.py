@@ -32,14 +32,6 @@ def model() -> list[Leaf]:
     return [*layers, leaf("target/embedder/embedding", (32, 8), ("model",), ("vocab", "embed"))]
 
 
-def test_layers_are_folded_and_numbered_parts_of_one_layer_are_not(model: list[Leaf]) -> None:
-    assert [(folded.path, folded.count) for folded in fold(model)] == [
-        ("encoder/layers_*/mlp/wi_0/kernel", 12),
-        ("encoder/layers_*/mlp/wi_1/kernel", 12),
-        ("embedder/embedding", 1),
-    ]
-
-
 def test_a_layer_that_differs_has_a_row_of_its_own(model: list[Leaf]) -> None:
     odd = leaf("target/encoder/layers_12/mlp/wi_0/kernel", (8, 7), (None, "model"), ("embed", "mlp"))
     counts = {folded.leaf.shape: folded.count for folded in fold([*model, odd]) if "wi_0" in folded.path}

@@ -308,12 +308,6 @@ def prediction(word: str, vocabulary: seqio.Vocabulary) -> np.ndarray:
     return found
 
 
-def test_the_best_are_the_targets() -> None:
-    best = prediction("targets themselves", seqio.ByteVocabulary())
-    np.testing.assert_array_equal(best, [[5, 6, 1], [7, 1, 0], [0, 0, 0]])
-    assert best.dtype == np.int32
-
-
 def test_random_ids_are_of_the_vocabulary_and_the_same_each_time() -> None:
     vocabulary = seqio.ByteVocabulary()
     random = prediction("random", vocabulary)
@@ -322,14 +316,6 @@ def test_random_ids_are_of_the_vocabulary_and_the_same_each_time() -> None:
     assert random.max() < vocabulary.vocab_size
     np.testing.assert_array_equal(random, prediction("random", vocabulary))
     assert isinstance(vocabulary.decode(random[0].tolist()), str)
-
-
-def test_predictions_are_empty() -> None:
-    vocabulary = seqio.ByteVocabulary()
-    for word, expected in (("for the first", ["", vocabulary.decode([7]), ""]), ("for every", [""] * 3)):
-        assert [
-            vocabulary.decode(row.tolist()) for row in prediction(f"empty prediction {word}", vocabulary)
-        ] == expected
 
 
 def test_one_prediction_is_unknown_where_the_vocabulary_has_an_unknown_token() -> None:

@@ -42,14 +42,12 @@ def test_checkpoints_of_an_earlier_run(resolve: Resolve) -> None:
 
 
 def test_a_folder_in_a_bucket_is_not_called_empty(resolve: Resolve) -> None:
-    result = resolve(trained("MODEL_DIR = 'gs://my-bucket/model'"), FILES)
-    said = "whether gs://my-bucket/model holds checkpoints of an earlier job: it cannot be read here"
-    assert said in result.not_checked
-    result = resolve(inferred_to_out("INFER_OUTPUT_DIR = 'gs://my-bucket/out'"), FILES)
-    said = (
-        "whether gs://my-bucket/out holds finished or interrupted inference of an earlier job: it cannot be read here"
-    )
-    assert said in result.not_checked
+    for gin, holds in (
+        (trained("MODEL_DIR = 'gs://my-bucket/out'"), "checkpoints"),
+        (inferred_to_out("INFER_OUTPUT_DIR = 'gs://my-bucket/out'"), "finished or interrupted inference"),
+    ):
+        doubt = f"whether gs://my-bucket/out holds {holds} of an earlier job: it cannot be read here"
+        assert doubt in resolve(gin, FILES).not_checked
 
 
 def test_inference_that_is_done(resolve: Resolve) -> None:

@@ -136,18 +136,6 @@ def test_the_end_of_a_source_is_found_or_its_rounds_are_counted() -> None:
     assert find_end(task_of(lambda: numbers(None)), role(), seconds=60) == SourceEnd(10_000, ended=False)
 
 
-def test_the_line_that_registered_a_task_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = seqio.dataset_providers.DatasetProviderRegistry
-    monkeypatch.setattr(registry, "add_provider", registry.__dict__["add_provider"])  # restored with the rest
-    monkeypatch.setattr(seqio.TaskRegistry, "_REGISTRY", {})
-    registrations = Registrations.record()
-    seqio.TaskRegistry.add("seen", task_of(lambda: numbers(1)).source, {"targets": FEATURE})
-    place = registrations.place("seen")
-    with open(place.file, encoding="utf-8") as file:
-        assert file.read().splitlines()[place.line - 1].strip().startswith('seqio.TaskRegistry.add("seen"')
-    assert registrations.place("unseen") is None
-
-
 def test_a_second_run_in_a_process_watches_no_second_time_and_knows_the_lines_of_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -161,6 +149,7 @@ def test_a_second_run_in_a_process_watches_no_second_time_and_knows_the_lines_of
     second = Registrations.record()
     assert registry.add_provider.__func__.in_place_of is own
     assert second.place("first_run") is not None
+    assert second.place("unseen") is None
     with pytest.raises(DuplicateRegistration) as refused:
         seqio.TaskRegistry.add("first_run", source, {"targets": FEATURE})
     assert "first_run is registered twice: at " in refused.value.message

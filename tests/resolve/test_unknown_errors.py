@@ -231,14 +231,6 @@ def test_a_call_that_a_library_refuses_is_not_the_users() -> None:
     assert users_callee(by_itself(lambda: utils.RestoreCheckpointConfig(paths="x"))) is None
 
 
-def test_a_python_function_s_error_is_shown_without_tensorflows() -> None:
-    def refuse(_x: object) -> None:
-        raise ValueError("no such word")
-
-    dataset = tf.data.Dataset.range(1).map(lambda x: tf.py_function(refuse, [x], tf.string))
-    assert error_text(raised(lambda: list(dataset))) == "ValueError: no such word"
-
-
 def test_where_a_library_raised_is_named() -> None:
     error = by_itself(lambda: utils.RestoreCheckpointConfig(path="x", mode="nope"))
     finding = explain(error, Stage.RESOLVE, None)

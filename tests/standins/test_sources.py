@@ -291,14 +291,11 @@ def test_an_old_version_may_lie_prepared_in_a_bucket(tmp_path: Path):
     assert len(list(data.get_dataset("train"))) == 128
 
 
-def test_prepared_data_is_read_itself(tmp_path: Path):
+def test_prepared_data_is_read_itself_and_off_generates_none(tmp_path: Path):
+    assert generated(source("every_feature:1.0.0"), tmp_path, StandInPolicy.OFF) == []
     prepare("every_feature:1.0.0", tmp_path / "home")
     for policy in StandInPolicy:
         assert generated(source("every_feature:1.0.0"), tmp_path / "standin", policy) == []
-
-
-def test_nothing_is_generated_if_nothing_shall_be(tmp_path: Path):
-    assert generated(source("every_feature:1.0.0"), tmp_path, StandInPolicy.OFF) == []
 
 
 def test_a_feature_that_cannot_be_generated_is_named(tmp_path: Path):

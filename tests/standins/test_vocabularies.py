@@ -31,9 +31,9 @@ TEXTS = (
 )
 
 
-def written(file: Path, size: VocabularySize, extra_ids: int = 0) -> seqio.SentencePieceVocabulary:
+def written(file: Path, size: VocabularySize) -> seqio.SentencePieceVocabulary:
     file.write_bytes(model_of(size))
-    return seqio.SentencePieceVocabulary(str(file), extra_ids=extra_ids)
+    return seqio.SentencePieceVocabulary(str(file))
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,6 @@ def test_english_is_cut_into_few_pieces(tmp_path: Path):
     assert len(written(tmp_path / "generated.model", VocabularySize(32_000)).encode(text)) < 2 * len(text.split())
 
 
-def test_stock_vocabularies_have_the_same_pieces_wherever_their_sentinels_come_from(tmp_path: Path):
-    """Stock tasks read cc_all.32000 with extra_ids=100; T5X's model files read cc_all.32000.100extra without any."""
-    models = []
-    for name, extra_ids in (("cc_all.32000", 100), ("cc_all.32000.100extra", 0)):
-        size = size_of(T5.format(name), rows=32128, extra_ids=extra_ids)
-        models.append(written(tmp_path / name, size, extra_ids).sp_model)
-    assert models[0] == models[1]
-
-
 PATH = T5.format("cc_all.32000.100extra")
 
 
@@ -153,32 +144,28 @@ def test_extra_ids_are_added_as_to_the_real_file(install):
     assert vocabulary.vocab_size == 32_100
     assert vocabulary.encode("<extra_id_0>") == [32_099]
     assert seqio.SentencePieceVocabulary(path).vocab_size == 32_000
+    # Stock tasks read this file with extra ids; T5X's model files read the other one without any.
     assert vocabulary.sp_model == seqio.SentencePieceVocabulary(PATH).sp_model
 
 
-def test_the_embedding_decides_where_the_path_says_nothing(install):
-    install(rows=64_128)
-    assert seqio.SentencePieceVocabulary("gs://my-bucket/spm.model", extra_ids=100).vocab_size == 64_100
-
-
-def test_a_local_file_that_is_missing_stays_missing(install, tmp_path: Path, noted):
-    install(StandInPolicy.ALL)
-    with pytest.raises(Exception, match="No such file"):
-        _ = seqio.SentencePieceVocabulary(str(tmp_path / "none.model")).vocab_size
+@pytest.mark.parametrize(
+    ("policy", "path", "says"),
+    [
+        (StandInPolicy.ALL, "{}/none.model", "No such file"),
+        (StandInPolicy.OFF, "gs://my-bucket/off.32000.model", "gs://my-bucket/off"),
+    ],
+)
+def test_a_missing_local_file_and_off_leave_everything(install, tmp_path: Path, noted, policy, path, says):
+    install(policy)
+    with pytest.raises(Exception, match=says):
+        _ = seqio.SentencePieceVocabulary(path.format(tmp_path)).vocab_size
     assert noted == []
 
 
-def test_off_leaves_everything(install, noted):
-    install(StandInPolicy.OFF)
-    with pytest.raises(Exception, match="gs://my-bucket/off"):
-        _ = seqio.SentencePieceVocabulary("gs://my-bucket/off.32000.model").vocab_size
-    assert noted == []
-
-
-def test_the_last_run_of_a_process_counts(install, noted):
+def test_the_embedding_of_the_last_run_decides_where_the_path_says_nothing(install, noted):
     install(rows=64_128)
     install(rows=32_128)
-    assert seqio.SentencePieceVocabulary("gs://my-bucket/last/spm.model").vocab_size == 32_100
+    assert seqio.SentencePieceVocabulary("gs://my-bucket/last/spm.model", extra_ids=100).vocab_size == 32_100
     assert len(noted) == 1
 
 
