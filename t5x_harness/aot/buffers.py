@@ -16,10 +16,9 @@ import numpy as np
 from t5x_harness.aot.hlo import HBM
 
 _ALLOCATION = re.compile(r"allocation \d+: (?:size (\d+), )?(?:color (\d+), )?(?:page \d+, )?(.*)")
-_VALUE = re.compile(r" value: <\d+ (.+?)(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)")
+_VALUE = re.compile(r" value: <\d+ (.+?)(\{[\d,]*\})?(?: \(phi\))? @\d+> \(size=(\d+),offset=(\d+)\): (.*)")
 _RANGE = re.compile(r"\s+(.+?)(?: \(phi\))?(\{[\d,]*\})(?: \(phi\))?:(\d+)-(\d+)$")
 _SEQUENCE = re.compile(r"\s+(\d+):(\S+)$")
-_NAMED = re.compile(r"(.+?)(\{[\d,]*\})?$")
 
 
 class MemoryTextError(ValueError):
@@ -159,11 +158,10 @@ def _read_allocations(file: Path, ranges: Mapping[tuple[str, str], tuple[int, in
 
 
 def _placed(found: re.Match[str], ranges: Mapping[tuple[str, str], tuple[int, int]]) -> PlacedValue:
-    named = _NAMED.match(found[1])
-    name, index = (named[1], named[2] or "{}") if named else (found[1], "{}")
+    name, index = found[1], found[2] or "{}"
     first, last = ranges.get((name, index), (0, -1))
     numbers = tuple(int(number) for number in re.findall(r"\d+", index))
-    return PlacedValue(name, numbers, int(found[2]), int(found[3]), found[4].strip(), first, last)
+    return PlacedValue(name, numbers, int(found[3]), int(found[4]), found[5].strip(), first, last)
 
 
 def _allocation(head: re.Match[str], values: list[PlacedValue]) -> Allocation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from t5x_harness.plan.checkpoint_source import StartPoint
@@ -197,18 +197,10 @@ def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointF
     )
 
 
-def _assignment_maps(restore: Any) -> list[Sequence[tuple[str, str | None]]]:
-    """Returns the assignment maps of T5X's RestoreCheckpointConfig, in the order in which T5X applies them.
-
-    The effect of the user's own transformations is not known here.
-    """
-    transforms = getattr(restore, "state_transformation_fns", ())
-    maps = [t for t in transforms if isinstance(t, functools.partial) and _is_assignment_map(t)]
-    return [transform.keywords.get("assignment_map", ()) for transform in maps]
-
-
 def checkpoint_names(restore: Any, names: Iterable[str]) -> dict[str, str]:
     """Returns the names that the arrays of a train state have in the checkpoint, by the config's assignment maps.
+
+    The effect of the user's own transformations is not known here.
 
     Args:
       restore: T5X's RestoreCheckpointConfig.
@@ -219,8 +211,10 @@ def checkpoint_names(restore: Any, names: Iterable[str]) -> dict[str, str]:
       have it.
     """
     found = {name: name for name in names}
-    for assignments in reversed(_assignment_maps(restore)):  # the first map reads the checkpoint itself
-        found = {name: _source(source, assignments) for name, source in found.items()}
+    for transform in reversed(getattr(restore, "state_transformation_fns", ())):  # the first reads the file
+        if isinstance(transform, functools.partial) and _is_assignment_map(transform):
+            assignments = transform.keywords.get("assignment_map", ())
+            found = {name: _source(source, assignments) for name, source in found.items()}
     return found
 
 

@@ -135,12 +135,8 @@ def _steps(plan: Planned, report: StageReport) -> None:
     if steps.first is None and steps.to_train is None:
         report.not_checked.append(f"how many steps are trained: {plan.start.path} does not tell the step it is at")
         return
-    way = (
-        f", from step {steps.first} to {steps.total}"
-        if steps.total is not None
-        else ", from wherever the checkpoint is"
-    )
-    report.fact("steps", f"{steps.to_train}{way} ({steps.key.short} = {steps.value})")
+    stretch = "wherever the checkpoint is" if steps.total is None else f"step {steps.first} to {steps.total}"
+    report.fact("steps", f"{steps.to_train}, from {stretch} ({steps.key.short} = {steps.value})")
     for name, number in (("first_step", steps.first), ("last_step", steps.total), ("steps_to_train", steps.to_train)):
         if number is not None:
             report.measure(name, number, "steps")

@@ -61,10 +61,10 @@ def out_of_reach(task: seqio.Task, split: str) -> tuple[str, ...]:
     return ()
 
 
-def splits_of(task: seqio.Task) -> Sequence[str]:
-    """Returns the splits of a task; empty if only data that is missing here could tell."""
+def splits_of(data: seqio.Task | seqio.DataSourceInterface) -> Sequence[str]:
+    """Returns the splits of a task or source; empty if only data that is missing here could tell."""
     try:
-        return tuple(task.splits)
+        return tuple(data.splits)
     except Exception:  # TFDS raises in many ways, and SeqIO a ValueError for a dataset that is not prepared
         return ()
 
@@ -104,7 +104,8 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
         split: _dataset_of([_tensors(as_read(row), dtypes) for row in rows]) for split, rows in samples.splits.items()
     }
     every = own.pop(EVERY_SPLIT, None)
-    splits = dict.fromkeys((*own, *_splits_of(before, everything=every is not None)))
+    usual = () if every is None else USUAL_SPLITS
+    splits = dict.fromkeys((*own, *(splits_of(before) or usual)))
 
     def declared_rows(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
         rows = own.get(split, every)
@@ -151,15 +152,6 @@ def _line_of(row: Row) -> Any:
     if list(row) != ["text"]:
         raise ValueError(f"the task reads lines, so its rows have one column, text, and not {', '.join(row)}")
     return row["text"]
-
-
-def _splits_of(source: seqio.DataSourceInterface, *, everything: bool) -> Sequence[str]:
-    """Returns the splits of a source, or the usual ones if they are not known and the rows are for all splits."""
-    try:
-        found = tuple(source.splits)
-    except Exception:  # the TFDS dataset is missing
-        found = ()
-    return found or (USUAL_SPLITS if everything else ())
 
 
 def _dtypes_of(source: seqio.DataSourceInterface) -> Any:

@@ -12,22 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.execute.output import scalars_in
 from t5x_harness.runtime.compile_cache import compile_cheaply
 
 REFERENCE = Path(__file__).parent.parent / "reference"
 RECORD = json.loads((REFERENCE / "trajectories" / "t5_1_1.json").read_text())
-EXEC = (
-    "import argparse, sys; from t5x_harness.commands import exec as exec_command;"
-    "parser = argparse.ArgumentParser(); exec_command.add_arguments(parser);"
-    "sys.exit(exec_command.main(parser.parse_args()))"
-)
 
 
 @pytest.mark.stack
 @pytest.mark.journey
 def test_losses_are_the_recorded_ones_with_parameters_divided_as_planned(tmp_path: Path) -> None:
     model_dir = _train(tmp_path)
-    losses = _losses(model_dir)
+    losses = scalars_in(model_dir / "train")["loss"]
     recorded = {int(step): value for step, value in RECORD["scalars"]["train"]["loss"].items()}
     assert losses.keys() == recorded.keys()
     assert all(math.isclose(losses[step], recorded[step], rel_tol=1e-4) for step in recorded)
@@ -45,11 +41,11 @@ def _train(folder: Path) -> Path:
     """Trains the case t5_1_1 with `t5x-harness exec -- python -m t5x.train`, in two partitions on a v3-8."""
     more = f'\nMODEL_DIR = "{folder}/out"\npartitioning.PjitPartitioner.num_partitions = 2\n'
     (folder / "run.gin").write_text(RECORD["gin"] + more)
-    command = [sys.executable, "-m", "t5x.train", "--gin_file=run.gin"]
+    command = [sys.executable, "-m", "t5x_harness", "exec", "--slice=v3-8", "--t5x-runtime=embedded", "--"]
     env = {**os.environ, "PYTHONPATH": str(REFERENCE)}
     compile_cheaply(env)
     done = subprocess.run(
-        [sys.executable, "-c", EXEC, "--slice", "v3-8", "--t5x-runtime", "embedded", "--", *command],
+        [*command, sys.executable, "-m", "t5x.train", "--gin_file=run.gin"],
         check=False,
         capture_output=True,
         text=True,
@@ -59,16 +55,3 @@ def _train(folder: Path) -> Path:
     )
     assert done.returncode == 0, done.stderr[-4000:]
     return folder / "out"
-
-
-def _losses(model_dir: Path) -> dict[int, float]:
-    import tensorflow as tf
-
-    losses: dict[int, float] = {}
-    for events in (model_dir / "train").glob("events.*"):
-        for record in tf.data.TFRecordDataset(str(events)):
-            event = tf.compat.v1.Event.FromString(record.numpy())
-            losses.update(
-                (event.step, float(tf.make_ndarray(v.tensor))) for v in event.summary.value if v.tag == "loss"
-            )
-    return losses
