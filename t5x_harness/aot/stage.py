@@ -61,8 +61,8 @@ def compile_run(run: AotRun, spec: RunSpec, compiler: Compiler) -> StageResult:
         else:
             found = [_out_of_memory(program.name, account, run, slice_, report)]
         if TOO_LARGE not in spec.settings.ignore and any(finding.code == TOO_LARGE for finding in found):
-            advice = advise(program, run, spec, compiler)
-            found = [dataclasses.replace(each, fix=advice.fix or each.fix, edits=advice.edits) for each in found]
+            fix, edits = advise(program, run, spec, compiler)
+            found = [dataclasses.replace(each, fix=fix or each.fix, edits=edits) for each in found]
         report.add(found)
     report.add(findings_of(not_compiled))
     if (waited := sum(compiler.waits)) >= 1:

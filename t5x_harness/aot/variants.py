@@ -218,20 +218,7 @@ _OF_EACH_KIND = {"num_microbatches": 3, "num_partitions": 2}
 """The largest number of changes of a kind to compile; one for every other kind."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Advice:
-    """Advice on changing a run whose program does not fit.
-
-    Attributes:
-      fix: the first change that fits, with the memory that it needs; otherwise the changes that were tried, if any.
-      edits: the same change in the user's files; empty if none of their lines sets it.
-    """
-
-    fix: str = ""
-    edits: tuple[Edit, ...] = ()
-
-
-def advise(program: ProgramSpec, run: AotRun, spec: RunSpec, compiler: Compiler) -> Advice:
+def advise(program: ProgramSpec, run: AotRun, spec: RunSpec, compiler: Compiler) -> tuple[str, tuple[Edit, ...]]:
     """Compiles a program with one change after the other, the smallest first, until one fits.
 
     Args:
@@ -239,6 +226,10 @@ def advise(program: ProgramSpec, run: AotRun, spec: RunSpec, compiler: Compiler)
       run: the run that it belongs to.
       spec: the run's specification, whose ``settings.aot`` says how to compile.
       compiler: the run's compiler.
+
+    Returns:
+      The first change that fits, with the memory that it needs, and the same change in the user's files, if their lines
+      set it. If none fits, the changes that were tried, if any.
     """
     tried: list[str] = []
     for tuned in _candidates(program, run, spec):
@@ -251,16 +242,14 @@ def advise(program: ProgramSpec, run: AotRun, spec: RunSpec, compiler: Compiler)
         except (NotCompiled, WorkerError) as error:
             tried.append(f"{tuned.changes} (not compiled: {str(error).partition(chr(10))[0]})")
             continue
-        if isinstance(account, ProgramAccount):
+        needed = account.needed_bytes if isinstance(account, ProgramAccount) else account.required_bytes
+        usable = get_slice(tuned.spec.slice).usable_hbm_bytes
+        if isinstance(account, ProgramAccount) and account.needed_bytes <= usable:
             how = "extrapolated from compiled layers" if account.is_extrapolated else "compiled"
-            needed: int | None = account.needed_bytes
-            if account.needed_bytes <= get_slice(tuned.spec.slice).usable_hbm_bytes:
-                before = f"; tried before: {', '.join(tried)}" if tried else ""
-                return Advice(f"{tuned.changes}: {gib(needed)}, {how}{before}", _edits(tuned, run, spec))
-        else:
-            needed = account.required_bytes
+            before = f"; tried before: {', '.join(tried)}" if tried else ""
+            return f"{tuned.changes}: {gib(needed)}, {how}{before}", _edits(tuned, run, spec)
         tried.append(f"{tuned.changes} ({gib(needed)})")
-    return Advice(f"none of these is enough: {', '.join(tried)}; t5x-harness fit tries more" if tried else "")
+    return f"none of these is enough: {', '.join(tried)}; t5x-harness fit tries more" if tried else "", ()
 
 
 def _candidates(program: ProgramSpec, run: AotRun, spec: RunSpec) -> Iterator[TunedRun]:

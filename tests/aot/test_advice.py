@@ -21,9 +21,9 @@ def test_microbatches_come_first_until_they_fit() -> None:
     compiler = PretendCompiler(by_examples(GIB // 2), limit=16 * GIB)
     notes: list[str] = []
     compiler.on_progress = lambda event: notes.append(event["note"])
-    advice = advise(run.programs[0], run, SPEC, compiler)  # type: ignore[arg-type]
-    assert advice.fix == f"{MICROBATCHES} = 4: 8.00 GiB, compiled; tried before: {MICROBATCHES} = 2 (16.00 GiB)"
-    assert advice.edits == ()  # no line binds it
+    fix, edits = advise(run.programs[0], run, SPEC, compiler)  # type: ignore[arg-type]
+    assert fix == f"{MICROBATCHES} = 4: 8.00 GiB, compiled; tried before: {MICROBATCHES} = 2 (16.00 GiB)"
+    assert edits == ()  # no line binds it
     assert [bindings for _, _, bindings in compiler.calls] == [(f"{MICROBATCHES} = 2",), (f"{MICROBATCHES} = 4",)]
     assert notes == [f"train does not fit; trying {MICROBATCHES} = {number}" for number in (2, 4)]
 
@@ -31,9 +31,9 @@ def test_microbatches_come_first_until_they_fit() -> None:
 def test_what_does_not_help_a_program_is_not_tried_for_it() -> None:
     run = planned()
     compiler = PretendCompiler(by_examples(GIB // 4))
-    advice = advise(run.programs[1], run, SPEC, compiler)  # type: ignore[arg-type]
+    fix, _ = advise(run.programs[1], run, SPEC, compiler)  # type: ignore[arg-type]
     partitions = "partitioning.PjitPartitioner.num_partitions"
-    assert advice.fix == (
+    assert fix == (
         f"BATCH_SIZE = 32: 8.00 GiB, compiled; tried before: {partitions} = 2 (16.00 GiB), {partitions} = 4 (16.00 GiB)"
     )
 
@@ -44,23 +44,23 @@ def test_remat_is_tried_where_the_network_has_it_and_only_what_saves_more() -> N
 
     run = planned(batch=8, remat_policy=Knob("network.T5Config.remat_policy", "'minimal'", None))
     compiler = PretendCompiler(needs)
-    advice = advise(run.programs[0], run, SPEC, compiler)  # type: ignore[arg-type]
-    assert advice.fix == "network.T5Config.remat_policy = 'full': 10.00 GiB, compiled"  # 8 examples on 8 devices
+    fix, _ = advise(run.programs[0], run, SPEC, compiler)  # type: ignore[arg-type]
+    assert fix == "network.T5Config.remat_policy = 'full': 10.00 GiB, compiled"  # 8 examples on 8 devices
     assert len(compiler.calls) == 1
 
 
 def test_where_nothing_fits_it_says_what_was_tried_and_stops() -> None:
     run = planned()
     compiler = PretendCompiler(lambda program, bound: 20 * GIB)
-    advice = advise(run.programs[0], run, SPEC, compiler)  # type: ignore[arg-type]
+    fix, edits = advise(run.programs[0], run, SPEC, compiler)  # type: ignore[arg-type]
     tried = [
         *(f"{MICROBATCHES} = {number} (20.00 GiB)" for number in (2, 4, 8)),
         *(f"partitioning.PjitPartitioner.num_partitions = {number} (20.00 GiB)" for number in (2, 4)),
         *("BATCH_SIZE = 32 (20.00 GiB)", "--slice=v3-32 (20.00 GiB)"),
     ]
-    assert advice.fix == f"none of these is enough: {', '.join(tried)}; t5x-harness fit tries more"
+    assert fix == f"none of these is enough: {', '.join(tried)}; t5x-harness fit tries more"
     assert compiler.calls[-1] == ("train", "v3-32", ())
-    assert advice.edits == ()
+    assert edits == ()
 
 
 def test_the_line_that_binds_it_is_edited(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_the_line_that_binds_it_is_edited(tmp_path: Path) -> None:
     spec = dataclasses.replace(SPEC, cwd=str(tmp_path))
     bound = planned(num_microbatches=Knob(MICROBATCHES, "None", Location("run.gin", 2)))
     compiler = PretendCompiler(by_examples(GIB // 4))
-    assert advise(bound.programs[0], bound, spec, compiler).edits == (  # type: ignore[arg-type]
+    assert advise(bound.programs[0], bound, spec, compiler)[1] == (  # type: ignore[arg-type]
         Edit("run.gin", 2, 2, f"{MICROBATCHES} = 2\n"),
     )
     halved = planned(
@@ -78,7 +78,7 @@ def test_the_line_that_binds_it_is_edited(tmp_path: Path) -> None:
     compiler = PretendCompiler(
         lambda program, bound: (20 if program.shapes["decoder_target_tokens"][0] > 32 else 1) * GIB
     )
-    assert advise(halved.programs[1], halved, spec, compiler).edits == (  # type: ignore[arg-type]
+    assert advise(halved.programs[1], halved, spec, compiler)[1] == (  # type: ignore[arg-type]
         Edit("run.gin", 1, 1, "BATCH_SIZE = 32  # examples\n"),
     )
 

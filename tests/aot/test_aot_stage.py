@@ -173,8 +173,8 @@ def test_a_config_fits_with_what_fit_says_and_the_advice_is_the_same(
         notes: list[str] = []
         kept = dataclasses.replace(compiler, on_progress=lambda event: notes.append(str(event["note"])))
         assert isinstance(kept, Compiler)
-        advice = advise(train, run, spec, kept)
-        assert advice.fix == f"{best.changes}: {best.needed_bytes / 2**30:.2f} GiB, compiled"
+        fix, _ = advise(train, run, spec, kept)
+        assert fix == f"{best.changes}: {best.needed_bytes / 2**30:.2f} GiB, compiled"
         assert list(dataclasses.replace(search, compiler=kept).rows(grid)) == rows
         assert [note for note in notes if note.startswith("compiling")] == []
         assert len([note for note in notes if note.startswith("lowering")]) == 3
