@@ -6,19 +6,19 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import seqio
+
 from t5x_harness.buckets.reach import is_replaced
+from t5x_harness.gin.program import GinProgram
 from t5x_harness.lint.t5_package import TASKS
 from t5x_harness.spec import Change, Changed, Reason, RunSpec, StandInPolicy
-from t5x_harness.standins import t5_package
+from t5x_harness.standins import sources, t5_package
 from t5x_harness.standins.rows import RowsRequest, Samples, install_rows
 from t5x_harness.standins.vocabularies import VocabularyFiles, is_published
+from t5x_harness.upstream.seqio import vocabulary_file
 
 if TYPE_CHECKING:
-    import seqio
     from t5x.utils import DatasetConfig
-
-    from t5x_harness.gin.program import GinProgram
-    from t5x_harness.standins.sources import GeneratedTfds
 
 _GENERATED = "examples generated from its features"
 _LOADED = "rows declared for load_dataset"
@@ -64,10 +64,6 @@ class StandIns:
         Raises:
           ValueError: a task's declared rows cannot be made into tensors.
         """
-        import seqio
-
-        from t5x_harness.standins import sources
-
         for task in tasks:
             if task.name in self._seen:
                 continue
@@ -95,8 +91,6 @@ class StandIns:
 
         Whether the user's function reads declared rows through ``load_dataset`` is known only after it has been called.
         """
-        import seqio
-
         loaded = _LOADED if self._loads_rows and isinstance(task.source, seqio.FunctionDataSource) else None
         return self._sources.get(task.name, loaded)
 
@@ -121,8 +115,6 @@ class StandIns:
 
     def is_vocabulary_generated(self, vocabulary: seqio.Vocabulary) -> bool:
         """Tells whether a vocabulary is read from a generated file, so that its pieces mean nothing."""
-        from t5x_harness.upstream.seqio import vocabulary_file
-
         file = vocabulary_file(vocabulary)
         return file is not None and self._vocabularies.replaces(file)
 
@@ -137,9 +129,7 @@ class StandIns:
         return doubts
 
     def _ask_for_rows(self, task: seqio.Task, split: str) -> None:
-        from t5x_harness.standins.sources import out_of_reach
-
-        if self._policy is not StandInPolicy.OFF and (remote := out_of_reach(task, split)):
+        if self._policy is not StandInPolicy.OFF and (remote := sources.out_of_reach(task, split)):
             self._requests.append(
                 RowsRequest(
                     f"task {task.name} reads {remote[0]}, which is out of reach here, and no rows are declared for it",
@@ -150,15 +140,10 @@ class StandIns:
 
     def _read_uncached(self, task: seqio.Task) -> None:
         """Makes a task read without its cache if the cache cannot be reached or does not have the user's rows."""
-        import seqio
-
-        from t5x_harness.standins import sources
-        from t5x_harness.standins.sources import cache_of
-
         folders = [str(folder) for folder in seqio.get_global_cache_dirs()]
         remote = next((folder for folder in folders if is_replaced(folder, self._policy)), None)
         declared = any(samples.name == task.name for samples in self._samples)
-        if not declared and (remote is None or cache_of(task)):
+        if not declared and (remote is None or sources.cache_of(task)):
             return
         sources.read_uncached(task)
         self._uncached.add(task.name)
@@ -166,7 +151,7 @@ class StandIns:
             self._add("cached examples of task", f"{task.name} in {remote}", "preprocessed as they are read")
             self._doubt(f"whether {task.name} is cached in {remote}, and by the preprocessors that it has now")
 
-    def _note_tfds(self, task: str, dataset: GeneratedTfds) -> None:
+    def _note_tfds(self, task: str, dataset: sources.GeneratedTfds) -> None:
         if dataset.problem:
             self._doubt(f"the data of {task}: no examples of {dataset.name} can be generated: {dataset.problem}")
             return
