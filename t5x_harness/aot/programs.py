@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import tensorflow as tf
 from t5x import utils
 
 from t5x_harness.aot.libtpu import describe_devices, fingerprint
@@ -255,8 +256,6 @@ def _capture(step: Any, *arguments: Any) -> None:
 def _inferred(
     program: ProgramSpec, model: Any, initializer: Any, partitioner: Any, batch: Mapping[str, Any]
 ) -> Captured:
-    import tensorflow as tf
-
     size = next(iter(batch.values())).shape[0]
     original = partitioner.partition
 

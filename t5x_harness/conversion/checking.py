@@ -19,6 +19,7 @@ from t5x_harness.conversion.in_transformers import run_in_transformers
 from t5x_harness.conversion.request import Agreement, ConversionError
 from t5x_harness.conversion.safetensors_files import Array
 from t5x_harness.conversion.stored import StoredParameters
+from t5x_harness.runtime.import_hooks import ensure_t5x
 
 _SEED = 0
 _BATCH, _INPUT_LENGTH, _OUTPUT_LENGTH = 3, 11, 8
@@ -72,8 +73,6 @@ def _in_t5x(
     parameters: Mapping[str, Array], sizes: Architecture, flavor: Flavor, inputs: Array, targets: Array
 ) -> tuple[Array, Array]:
     """Returns the logits for targets, and the tokens of greedy decoding, including the decoder's start token."""
-    from t5x_harness.runtime.import_hooks import ensure_t5x
-
     ensure_t5x()
     import jax
     from flax import traverse_util

@@ -13,6 +13,7 @@ from t5x_harness.conversion.request import ConversionError
 from t5x_harness.gin.program import Binding, GinProgram
 from t5x_harness.gin.reading import program_of
 from t5x_harness.gin.values import Reference
+from t5x_harness.lint.stage import missing_gin_files
 from t5x_harness.spec import RunSpec
 
 BYTES = "bytes"
@@ -69,8 +70,6 @@ def settings_of(gin_files: Sequence[str], bindings: Sequence[str], search_paths:
     Raises:
       ConversionError: a file is missing.
     """
-    from t5x_harness.lint.stage import missing_gin_files
-
     spec = RunSpec(tuple(gin_files), tuple(bindings), tuple(search_paths), cwd=str(Path.cwd()))
     for missing in missing_gin_files(spec):
         raise ConversionError(missing)

@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 import tensorstore as ts
 from etils import epath
+from flax import traverse_util
 
 from t5x_harness.conversion.request import ConversionError, first_line
 from t5x_harness.conversion.safetensors_files import Array, Tensor, dtype_named
@@ -31,6 +32,7 @@ from t5x_harness.plan.stored_tree import (
     step_of,
     tensorflow_arrays,
 )
+from t5x_harness.runtime.import_hooks import ensure_t5x
 from t5x_harness.standins.checkpoints import kvstore_of
 
 TARGET = "target/"
@@ -184,8 +186,6 @@ def _read(place: Mapping[str, Any], context: Any) -> Array:
 
 
 def _tensorflow(path: str) -> StoredParameters:
-    from t5x_harness.runtime.import_hooks import ensure_t5x
-
     ensure_t5x()
     arrays = tensorflow_arrays(path)
     of_model = {name.removeprefix(TARGET): value for name, value in arrays.items() if name.startswith(TARGET)}
@@ -259,7 +259,6 @@ def write_checkpoint(folder: Path, step: int, parameters: Mapping[str, LazyArray
       The checkpoint's folder.
     """
     import orbax.checkpoint as ocp
-    from flax import traverse_util
 
     flat: dict[str, Any] = {f"{TARGET}{name}": array for name, array in parameters.items()}
     flat[_STEP] = LazyArray((), np.int32, lambda: np.asarray(step, np.int32))

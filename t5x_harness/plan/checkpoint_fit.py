@@ -12,6 +12,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
+from flax import traverse_util
+
 from t5x_harness.plan.checkpoint_source import StartPoint
 from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, read_tree, unreadable
@@ -170,8 +172,6 @@ def _refused_map(restore: Any, shapes: StateShapes) -> str | None:
 
 
 def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointFit:
-    from flax import traverse_util
-
     ours = {leaf.path: leaf.shape for leaf in shapes.leaves}
     if tree.layout is StoredLayout.TENSORFLOW:
         ours = {name: shape for name, shape in ours.items() if name.startswith(_TARGET)}

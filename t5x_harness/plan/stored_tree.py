@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from etils import epath
+from flax import serialization, traverse_util
 
 from t5x_harness.buckets.emulated import on_disk
 
@@ -104,7 +105,6 @@ def read_tree(path: str) -> StoredTree | None:
 def _orbax(folder: epath.Path) -> dict[str, StoredArray]:
     """Reads a checkpoint with orbax itself: with OCDBT, the shapes are in a database in tensorstore's own format."""
     import orbax.checkpoint as ocp
-    from flax import traverse_util
 
     absl_logger = logging.getLogger("absl")
     level = absl_logger.level
@@ -132,8 +132,6 @@ def specs_in_file(folder: epath.Path) -> dict[str, Any]:
     Returns:
       Arrays by name; for an array with its own folder, the JSON of its tensorstore spec.
     """
-    from flax import serialization, traverse_util
-
     content = serialization.msgpack_restore((folder / _FILE).read_bytes())
     # Files written by Flax itself have no version and no optimizer section.
     tree = content["optimizer"] if content.get("version") else content
