@@ -151,7 +151,7 @@ class _CostCounter:
                 yield from self.runs(max(branches, key=self._flops), times)
 
     def _times(self, loop: Instruction) -> int:
-        trips = self._program.trips(loop)
+        trips = self._program.trips.get(loop.name)
         if trips is None:
             self.unknown[loop.name] = None
             return self._longest_loop

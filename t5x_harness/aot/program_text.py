@@ -48,12 +48,9 @@ class HloProgram:
         """The instructions of all computations by name."""
         return {each.name: each for computation in self.computations.values() for each in computation.instructions}
 
-    def trips(self, loop: Instruction) -> Trips | None:
-        """Returns how often a ``while`` of any computation runs; None if the text does not show it."""
-        return self._trips.get(loop.name)
-
     @functools.cached_property
-    def _trips(self) -> Mapping[str, Trips]:
+    def trips(self) -> Mapping[str, Trips]:
+        """How often each ``while`` of any computation runs, by name, if the text shows it."""
         return {
             instruction.name: trips
             for computation in self.computations.values()

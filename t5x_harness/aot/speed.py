@@ -41,14 +41,9 @@ class Price:
     usd_several_hosts: float | None = None
 
     def __str__(self) -> str:
-        date = self.date or ("" if self.is_own else "no date known")
+        date = self.date or ("" if self.source == _OWN else "no date known")
         where = filter(None, (self.region, self.source, date))
         return f"{self.usd:g} USD per chip-hour ({', '.join(where)})"
-
-    @property
-    def is_own(self) -> bool:
-        """Whether the user set this price."""
-        return self.source == _OWN
 
 
 PRICES: Mapping[str, Price] = {

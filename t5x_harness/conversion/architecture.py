@@ -64,10 +64,6 @@ class Architecture:
         """The name of T5X's network with these arrays."""
         return "t5" if self.joined_heads and not self.bias_per_layer else "scalable_t5"
 
-    def layers(self, stack: str) -> int:
-        """Returns the number of layers of ``encoder`` or ``decoder``."""
-        return self.encoder_layers if stack == "encoder" else self.decoder_layers
-
     def __str__(self) -> str:
         return (
             f"{self.encoder_layers} + {self.decoder_layers} layers, width {self.emb_dim}, {self.num_heads} heads of "
@@ -155,7 +151,6 @@ def _required(layer: Mapping[str, Shape], name: str, dimensions: tuple[int, ...]
 
 
 EMBEDDING, LOGITS = "shared.weight", "lm_head.weight"
-STACKS = ("encoder", "decoder")
 
 _ATTENTION = {"query": "q", "key": "k", "value": "v", "out": "o"}
 _THEIR_BIAS = "SelfAttention.relative_attention_bias.weight"
@@ -221,9 +216,9 @@ def parameters(sizes: Architecture) -> tuple[ParameterMapping, ...]:
     """Returns all arrays of a network, stack by stack."""
     width, vocabulary = sizes.emb_dim, sizes.vocab_size
     found = [ParameterMapping("token_embedder/embedding", (vocabulary, width), (EMBEDDING,))]
-    for stack in STACKS:
+    for stack, layers in (("encoder", sizes.encoder_layers), ("decoder", sizes.decoder_layers)):
         for name, in_layer, shape, inputs in _of_one_layer(sizes, stack):
-            pieces = tuple(f"{stack}.block.{index}.{in_layer}" for index in range(sizes.layers(stack)))
+            pieces = tuple(f"{stack}.block.{index}.{in_layer}" for index in range(layers))
             if sizes.scan_axis is not None:
                 found.append(ParameterMapping(f"{stack}/{stack}/{name}", shape, pieces, sizes.scan_axis, inputs))
             else:

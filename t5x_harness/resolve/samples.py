@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
-import statistics
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -152,10 +151,6 @@ class Sample:
     def longest(self, feature: str) -> int:
         """Returns the number of tokens of a feature's longest value; 0 without examples."""
         return max(self.lengths(feature), default=0)
-
-    def median(self, feature: str) -> float:
-        """Returns the median number of tokens of a feature's values; 0 without examples."""
-        return statistics.median(self.lengths(feature) or [0])
 
     def truncated(self, feature: str, length: int) -> float:
         """Returns the share of examples whose feature is longer than a length."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import statistics
 
 import seqio
 from t5x import utils
@@ -113,7 +114,7 @@ def _lengths(role: DataRole, sample: Sample, feature: str) -> tuple[object, ...]
     length = given if isinstance(given, int) else sample.longest(feature)
     cut = f"{sample.truncated(feature, length):.0%}" if sample.whole else "?"
     shown = given if given is not None else "longest"
-    median = f"{sample.median(feature):g}"
+    median = f"{statistics.median(sample.lengths(feature)):g}"
     return shown, median, sample.longest(feature), cut, f"{sample.padding(feature, length):.0%}", seen
 
 

@@ -51,8 +51,7 @@ def loop(
 
 
 def trips_of(text: str) -> Trips | None:
-    program = parse_program(text.splitlines())
-    return program.trips(program.main.by_name["loop"])
+    return parse_program(text.splitlines()).trips.get("loop")
 
 
 def times_of(text: str) -> int | None:
