@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import seqio
-import tensorflow as tf
 
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resolve.datasets import DataRole
@@ -28,6 +27,7 @@ from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.metric_failures import failure_in_call, failure_of, is_out_of_reach
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import Sample, read_within
+from t5x_harness.standins.sources import dataset_of
 
 _MOST_OUTPUTS = 5
 """The largest number of outputs to generate."""
@@ -82,7 +82,7 @@ def call(
       seconds: the time limit.
     """
     examples = _trimmed(examples, task, role)
-    dataset = _dataset(examples)
+    dataset = dataset_of(examples)
     with tempfile.TemporaryDirectory(prefix="t5x-harness-metrics-", ignore_cleanup_errors=True) as folder:
         calls = functools.partial(_calls, task, role, examples, loggers, folder)
         task.get_dataset = lambda *_, **__: dataset  # no matter what the evaluator asks it for
@@ -145,19 +145,6 @@ def _trimmed(examples: Sequence[Mapping[str, Any]], task: seqio.Task, role: Data
         {name: value[: cuts.get(name)] if np.ndim(value) else value for name, value in example.items()}
         for example in examples
     ]
-
-
-def _dataset(examples: Sequence[Mapping[str, Any]]) -> tf.data.Dataset:
-    """Makes a dataset of the examples; a dimension in which they differ is unknown."""
-    signature = {name: _spec([np.asarray(example[name]) for example in examples]) for name in examples[0]}
-    return tf.data.Dataset.from_generator(lambda: iter(examples), output_signature=signature)
-
-
-def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
-    sizes = zip(*(value.shape for value in values), strict=True)
-    shape = tuple(size[0] if len(set(size)) == 1 else None for size in sizes)
-    kind = values[0].dtype
-    return tf.TensorSpec(shape, tf.string if kind.kind in "OSU" else tf.dtypes.as_dtype(kind))
 
 
 def generated_predictions(

@@ -101,7 +101,7 @@ def put_rows(task: seqio.Task, samples: Samples) -> None:
     dtypes = _dtypes_of(before)
     as_read = _line_of if isinstance(before, seqio.TextLineDataSource) else dict
     own = {
-        split: _dataset_of([_tensors(as_read(row), dtypes) for row in rows]) for split, rows in samples.splits.items()
+        split: dataset_of([_tensors(as_read(row), dtypes) for row in rows]) for split, rows in samples.splits.items()
     }
     every = own.pop(EVERY_SPLIT, None)
     usual = () if every is None else USUAL_SPLITS
@@ -167,8 +167,8 @@ def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
         return {}
 
 
-def _dataset_of(rows: Sequence[Any]) -> tf.data.Dataset:
-    """Returns the rows in order. A dimension whose size differs between rows is unknown."""
+def dataset_of(rows: Sequence[Any]) -> tf.data.Dataset:
+    """Makes a dataset of rows or examples, in order. A dimension whose size differs between them is unknown."""
     signature = tf.nest.map_structure(lambda *values: _spec(values), *rows)
     dataset = tf.data.Dataset.from_generator(lambda: iter(rows), output_signature=signature)
     return dataset.apply(tf.data.experimental.assert_cardinality(len(rows)))
@@ -194,17 +194,18 @@ def _tensors(value: Any, dtype: Any) -> Any:
     return array.astype(np.int32) if fits else array
 
 
-def _spec(values: Sequence[np.ndarray[Any, Any]]) -> tf.TensorSpec:
+def _spec(values: Sequence[Any]) -> tf.TensorSpec:
     """Returns the shape and dtype that all values of a column have.
 
     Raises:
       ValueError: the rows differ in their number of dimensions.
     """
-    if len({value.ndim for value in values}) > 1:
+    arrays = [np.asarray(value) for value in values]
+    if len({array.ndim for array in arrays}) > 1:
         raise ValueError("a column has lists in some rows and single values in others")
-    shape = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*(v.shape for v in values), strict=True)]
-    dtypes = [value.dtype for value in values]
-    if dtypes[0].kind == "O":
+    shape = [sizes[0] if len(set(sizes)) == 1 else None for sizes in zip(*(a.shape for a in arrays), strict=True)]
+    dtypes = [array.dtype for array in arrays]
+    if dtypes[0].kind in "OS":
         return tf.TensorSpec(shape, tf.string)
     floats = [dtype for dtype in dtypes if dtype.kind == "f"]  # whole numbers among them do not make doubles
     return tf.TensorSpec(shape, tf.as_dtype(np.result_type(*(floats or dtypes))))
