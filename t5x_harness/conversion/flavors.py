@@ -19,7 +19,6 @@ from t5x_harness.spec import RunSpec
 BYTES = "bytes"
 """The user's name for the vocabulary of ByT5."""
 
-_SENTENCEPIECE, _BYTES = "SentencePieceVocabulary", "ByteVocabulary"
 _OF_T5 = "gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model"  # from t5.data.get_default_vocabulary()
 _BOUND_SIZES = ("num_heads", "head_dim", "emb_dim", "mlp_dim")
 
@@ -124,10 +123,10 @@ def _of_reference(program: GinProgram, value: Any) -> Vocabulary | None:
         return Vocabulary(_OF_T5)
     extra_ids = _argument(program, value, "extra_ids")
     extra = extra_ids if isinstance(extra_ids, int) else 0
-    if name == _BYTES:
+    if name == "ByteVocabulary":
         return Vocabulary(None, extra)
     path = _argument(program, value, "sentencepiece_model_file")
-    return Vocabulary(path, extra) if name == _SENTENCEPIECE and isinstance(path, str) else None
+    return Vocabulary(path, extra) if name == "SentencePieceVocabulary" and isinstance(path, str) else None
 
 
 def _argument(program: GinProgram, reference: Reference, param: str) -> Any:

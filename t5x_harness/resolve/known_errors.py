@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -316,9 +316,8 @@ KNOWN_ERRORS = (
 """The known errors of gin, data and runs; the first match wins."""
 
 
-def reword(texts: Iterable[str]) -> KnownError | None:
+def reword(texts: Sequence[str]) -> KnownError | None:
     """Finds the known error that matches an exception's text or the text of one of its causes; None if none does."""
-    texts = tuple(texts)
     for known in KNOWN_ERRORS:
         for text in texts:
             if match := re.search(known.pattern, text, re.DOTALL):
