@@ -6,12 +6,12 @@ import functools
 import importlib.metadata
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import Any
+from typing import Any, ParamSpec
 
 import pytest
-from canary import canary
 
 pytest.importorskip("jax")
 gin = pytest.importorskip("gin")
@@ -21,6 +21,31 @@ import tensorflow as tf  # noqa: E402
 
 from t5x_harness.upstream import seqio as upstream  # noqa: E402
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, AutoGraph, functions_of  # noqa: E402
+
+P = ParamSpec("P")
+
+
+def canary(library: str) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """Makes a test of a function of ``t5x_harness.upstream`` name the release that is to blame if the test fails.
+
+    Args:
+      library: the distribution whose private names the function uses.
+    """
+
+    def of(test: Callable[P, None]) -> Callable[P, None]:
+        @functools.wraps(test)
+        def named(*args: P.args, **kwargs: P.kwargs) -> None:
+            try:
+                test(*args, **kwargs)
+            except Exception as error:
+                release = f"{library} {importlib.metadata.version(library)}"
+                pytest.fail(
+                    f"{release} differs from what t5x_harness/upstream/ expects: {type(error).__name__}: {error}"
+                )
+
+        return named
+
+    return of
 
 
 def double(number: Any) -> Any:
