@@ -79,14 +79,6 @@ def test_dropout_depends_on_the_key_and_is_off_without_one(params: Any) -> None:
     assert len({plain, first, other}) == 3
 
 
-def test_packed_features_are_counted_by_their_segments(params: Any) -> None:
-    segments = {"encoder_segment_ids": jnp.array([[1, 1, 2, 2, 2], [1, 1, 0, 0, 0]])}
-    segments["decoder_segment_ids"] = jnp.array([[1, 1, 2, 2, 2, 0], [1, 1, 0, 0, 0, 0]])
-    _, metrics = run(make_model(), "eval_fn", params, {**BATCH, **segments})
-    assert metrics["effective_batch_size/encoder"].compute() == 3
-    assert "effective_batch_size/decoder_target_tokens" not in metrics
-
-
 def test_scores_are_log_probabilities_of_the_targets(params: Any) -> None:
     model = make_model()
     scores, intermediates = run(model, "score_batch", params, BATCH, return_intermediates=True)
