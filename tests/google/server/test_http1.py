@@ -1,4 +1,4 @@
-"""HTTP/1.1: requests end correctly however they are split, exchanges follow each other, and bodies of any size stream."""
+"""HTTP/1.1: requests end correctly however they are split, exchanges follow each other, and large bodies stream."""
 
 from __future__ import annotations
 
