@@ -36,11 +36,7 @@ class JobState(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class JobFailure:
-    """The contents of a job's ``error``.
-
-    Attributes:
-      names_logs: whether the service adds the address of the job's logs.
-    """
+    """The contents of a job's ``error``; if it ``names_logs``, the service adds the address of the job's logs."""
 
     code: StatusCode
     message: str

@@ -87,28 +87,24 @@ class Guarded:
         task.make_folders()
         if task.home is not None:
             python_environment.make(task.home)
-        with contextlib.ExitStack() as ours, contextlib.ExitStack() as others:
-            self.link, theirs = socket.socketpair()
-            ours.callback(self.link.close)
-            others.callback(theirs.close)
-            self.output, output = os.pipe()
-            ours.callback(os.close, self.output)
-            others.callback(os.close, output)
-            self.errors, errors = os.pipe()
-            ours.callback(os.close, self.errors)
-            others.callback(os.close, errors)
-            boot = _BOOT.format(parent=str(Path(__file__).resolve().parents[4]), module=f"{__package__}.guard")
+        boot = _BOOT.format(parent=str(Path(__file__).resolve().parents[4]), module=f"{__package__}.guard")
+        self.link, theirs = socket.socketpair()
+        with theirs, contextlib.ExitStack() as unless_started:
+            unless_started.callback(self.link.close)
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", boot, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 pass_fds=(theirs.fileno(), *inherits),
                 start_new_session=True,
                 cwd="/",
                 env={},
             )
-            ours.pop_all()  # from here on, close() closes them
+            unless_started.pop_all()
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self.output, self.errors = self._process.stdout.fileno(), self._process.stderr.fileno()
         order = {"words": list(task.words), "environment": dict(task.environment), "folder": str(task.folder)}
         with contextlib.suppress(ConnectionError):  # if the guard has ended, its status shows that
             self.link.sendall(json.dumps(order).encode() + b"\n")
@@ -137,9 +133,8 @@ class Guarded:
     def close(self) -> None:
         """Immediately ends everything that is still running, and releases all resources."""
         self.link.close()
-        self._process.wait()
-        os.close(self.output)
-        os.close(self.errors)
+        with self._process:  # closes the pipes
+            self._process.wait()
 
 
 _CHUNK = 1 << 16

@@ -118,11 +118,9 @@ class _Written:
 
 
 class LoggedLine(NamedTuple):
-    """A line of a log. Lines sort as their entries do.
+    """A line of a log, at a time in nanoseconds since 1970, with its place among the lines that were written at once.
 
-    Attributes:
-      at: its time, in nanoseconds since 1970.
-      number: its place among the lines that were written at once.
+    Lines sort as their entries do.
     """
 
     at: int
@@ -227,14 +225,8 @@ _JOB_ID = ("resource", "labels", "job_id")
 def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, Any]:
     """Answers a request of Cloud Logging's ``entries:list``, as far as clients of Vertex AI use it.
 
-    Args:
-      request: the JSON object with ``resourceNames``, ``filter``, ``orderBy``, ``pageSize`` and ``pageToken``.
-
-    Returns:
-      ``entries`` and, if there are more, ``nextPageToken``.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT: the request cannot be read.
+    A request has ``resourceNames``, ``filter``, ``orderBy``, ``pageSize`` and ``pageToken``; an answer has ``entries``
+    and, if there are more, ``nextPageToken``. A request that cannot be read raises ApiError (INVALID_ARGUMENT).
     """
     if not isinstance(request, Mapping):
         raise invalid_argument("Invalid JSON payload received. Root element must be a message.")

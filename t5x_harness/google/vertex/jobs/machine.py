@@ -90,11 +90,7 @@ class JobEvent(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Exited:
-    """The processes of a unit have ended.
-
-    Attributes:
-      status: the exit status, as a shell reports it: 128 plus the number of the signal that ended the process.
-    """
+    """The processes of a unit have ended. A shell reports the status: 128 plus the number of a signal that ended it."""
 
     unit: str
     status: int
@@ -133,11 +129,7 @@ class StartUnits:
 
 @dataclasses.dataclass(frozen=True)
 class StopUnits:
-    """End the processes of these units.
-
-    Attributes:
-      warned: whether they get the grace period of processes that are canceled or preempted.
-    """
+    """End the processes of these units; if ``warned``, with the grace period of canceled and preempted processes."""
 
     units: frozenset[str]
     warned: bool = True

@@ -32,16 +32,10 @@ _SET_BY_THE_SERVICE = ("name", "state", "start_time", "end_time", "error", "tria
 
 
 def check_job(services: Services, job: Any, parent: str) -> list[str]:
-    """Refuses a job of either kind that the service would refuse; otherwise sets the job's state to queued.
+    """Sets the state of a job of either kind that was sent to a location to queued; returns the warnings about it.
 
-    Args:
-      parent: the location to which it was sent.
-
-    Returns:
-      The warnings about it.
-
-    Raises:
-      ApiError: INVALID_ARGUMENT with everything that is wrong, or NOT_FOUND if it names a persistent resource.
+    For a job that the service would refuse it raises ApiError: INVALID_ARGUMENT with everything that is wrong, or
+    NOT_FOUND if the job names a persistent resource.
     """
     for field in _SET_BY_THE_SERVICE:
         if field in job.DESCRIPTOR.fields_by_name:

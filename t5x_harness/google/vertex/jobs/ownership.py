@@ -31,12 +31,7 @@ _SILENT_SECONDS = 30.0
 
 
 class RunningJob(abc.ABC):
-    """A job that runs in a thread of this server.
-
-    Args:
-      notes: notes about its spec, which are written at the start of its log.
-      trial: the trial that the job runs, if any.
-    """
+    """A job that runs in a thread of this server, perhaps for a trial. Its log begins with the notes about its spec."""
 
     def __init__(self, services: Services, job: Any, notes: Sequence[str], trial: Trial | None = None) -> None:
         self._services = services

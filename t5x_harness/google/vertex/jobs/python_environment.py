@@ -245,12 +245,11 @@ def unpack(archive: Path, target: Path) -> None:
         else:
             known = ", ".join((*_TAR_SUFFIXES[:1], *_ZIP_SUFFIXES[:2]))
             raise PackageError(f"the package {archive.name} is not an archive that is known here: {known}")
-    except (tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
+    except (PackageError, tarfile.TarError, zipfile.BadZipFile, EOFError, OSError) as error:
         shutil.rmtree(target)
+        if isinstance(error, PackageError):
+            raise
         raise PackageError(f"the package {archive.name} cannot be unpacked: {error}") from error
-    except PackageError:
-        shutil.rmtree(target)
-        raise
 
 
 def import_path(folder: Path) -> list[Path]:

@@ -20,11 +20,7 @@ from t5x_harness.slices.slice import Slice
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """A process of a job: a replica, or one host of a replica that is a TPU slice with several hosts.
-
-    Attributes:
-      hosts: the number of processes that the replica has.
-    """
+    """A process of a job: a replica, or one of the ``hosts`` of a replica that is a TPU slice with several hosts."""
 
     pool: int
     index: int
@@ -98,12 +94,7 @@ _REFERENCE = re.compile(r"\$\$(?=\()|\$\(([A-Za-z_.-][A-Za-z0-9_.-]*)\)")
 
 @dataclasses.dataclass(frozen=True)
 class JobPlace:
-    """The parts of a job's name.
-
-    Attributes:
-      region: the region, such as ``us-central1``.
-      job_id: the last part of the name.
-    """
+    """The parts of a job's name: the project, the region, such as ``us-central1``, and the job's own id."""
 
     project: str
     region: str
@@ -117,12 +108,7 @@ class JobPlace:
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A trial of a tuning job.
-
-    Attributes:
-      id: its number, from 1.
-      job: the name of the tuning job.
-    """
+    """A trial of a tuning job: its number, from 1, and the job's name."""
 
     id: str
     job: str

@@ -88,10 +88,9 @@ def grid(parameters: Sequence[Any]) -> Iterator[Mapping[str, Value]]:
 
 
 def suggest(study_spec: Any, seed: str, number: int) -> Mapping[str, Value] | None:
-    """Returns the parameters of a trial by name, the same each time for one seed, or None if the grid has no more.
+    """Returns the parameters, by name, of the trial after a number of others, or None if the grid has no more.
 
-    Args:
-      number: the number of earlier trials.
+    They are the same each time for one seed.
     """
     if study_spec.algorithm == _GRID:
         return next(itertools.islice(grid(study_spec.parameters), number, None), None)
@@ -113,13 +112,7 @@ _LAST_SECOND = 253_402_300_799
 
 @dataclasses.dataclass(frozen=True)
 class Metrics:
-    """The metrics of a trial at one step.
-
-    Attributes:
-      step: the program's step.
-      seconds: when they were last reported, in seconds since 1970.
-      values: the values by the ids of the study's metrics.
-    """
+    """The metrics of a trial at one step of its program, by their ids, last reported so many seconds after 1970."""
 
     step: int
     seconds: float

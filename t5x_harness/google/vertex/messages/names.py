@@ -25,12 +25,7 @@ _USERS_FIELDS = frozenset(("display_name", "description", "uri", "value"))
 
 
 class ProjectNames:
-    """Maps projects to their numbers, and numbers to their projects.
-
-    Args:
-      state: remembers the ids that were used.
-      project: the id of the session's own project.
-    """
+    """Maps the session's own project, and used ones, which the state remembers, to their numbers and back."""
 
     def __init__(self, state: StateStore, project: str) -> None:
         self._state = state

@@ -166,7 +166,12 @@ def _replace(path: FieldPath, kept: Any, given: Any) -> None:
     if is_struct(field):
         _merge_struct(getattr(kept, name), getattr(given, name), list(path.keys))
     elif path.keys:
-        _replace_key(getattr(kept, name), getattr(given, name), path.keys[0], field.message_type)
+        [key], theirs, ours = path.keys, getattr(given, name), getattr(kept, name)
+        ours.pop(key, None)
+        if key in theirs and path.field.message_type is None:
+            ours[key] = theirs[key]
+        elif key in theirs:
+            ours[key].CopyFrom(theirs[key])
     else:
         kept.ClearField(name)
         if is_repeated(field):
@@ -175,15 +180,6 @@ def _replace(path: FieldPath, kept: Any, given: Any) -> None:
             setattr(kept, name, getattr(given, name))
         elif field.message_type is not None and given.HasField(name):
             getattr(kept, name).CopyFrom(getattr(given, name))
-
-
-def _replace_key(kept: Any, given: Any, key: str, entry: Any) -> None:
-    kept.pop(key, None)
-    if key in given:
-        if entry.fields_by_name["value"].message_type is None:
-            kept[key] = given[key]
-        else:
-            kept[key].CopyFrom(given[key])
 
 
 def _merge_struct(kept: struct_pb2.Struct, given: struct_pb2.Struct, path: list[str]) -> None:

@@ -21,7 +21,7 @@ from t5x_harness.google.vertex.messages.names import ResourceKind, is_resource, 
 from t5x_harness.google.vertex.messages.paths import apply_mask, is_repeated
 from t5x_harness.google.vertex.services import ApiCall
 from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, StatusCode, invalid_field, not_found
-from t5x_harness.google.vertex.wire.rpc_table import Rpc, message_class
+from t5x_harness.google.vertex.wire.rpc_table import message_class
 
 _PAGE, _LARGEST_PAGE = 100, 1000
 _GIVEN_ID, _WITH_CAPITALS = re.compile(r"[a-z0-9][a-z0-9-]{0,127}"), re.compile(r"[a-zA-Z0-9][a-zA-Z0-9-]{0,127}")
@@ -116,21 +116,17 @@ def answered(call: ApiCall, result: Message, about: str) -> Message:
         return result
     operation = Operation(done=True)
     operation.response.Pack(result)
-    if (metadata := _metadata_of(call.rpc)) is not None:
-        metadata.generic_metadata.create_time.FromNanoseconds(call.services.clock.now())
-        metadata.generic_metadata.update_time.CopyFrom(metadata.generic_metadata.create_time)
-        operation.metadata.Pack(metadata)
+    method = call.rpc.method
+    common = ["DeleteOperationMetadata"] if method.startswith("Delete") else []
+    for kind in (f"{method}OperationMetadata", f"{method}Metadata", *common):
+        with contextlib.suppress(KeyError):  # the library has no class of this name
+            metadata: Any = message_class(kind)()
+            metadata.generic_metadata.create_time.FromNanoseconds(call.services.clock.now())
+            metadata.generic_metadata.update_time.CopyFrom(metadata.generic_metadata.create_time)
+            operation.metadata.Pack(metadata)
+            break
     # Like Google's numbers, these are longer than a float can hold, so clients have to treat them as text.
     return call.services.resources.create(f"{about}/operations/{_random_id()}", operation)
-
-
-def _metadata_of(rpc: Rpc) -> Any:
-    """Returns the metadata of a method's operation, or None if the library has no class for it."""
-    common = ["DeleteOperationMetadata"] if rpc.method.startswith("Delete") else []
-    for name in (f"{rpc.method}OperationMetadata", f"{rpc.method}Metadata", *common):
-        with contextlib.suppress(KeyError):
-            return message_class(name)()
-    return None
 
 
 def get_operation(call: ApiCall) -> Message:

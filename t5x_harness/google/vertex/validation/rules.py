@@ -173,11 +173,7 @@ def read_table(package: str, name: str) -> Mapping[str, Any]:
 
 
 def rules_in(table: Mapping[str, Any], checks: Mapping[str, Check]) -> tuple[SpecRule, ...]:
-    """Returns the rules of a data file, in the file's order, which is also the order of violations.
-
-    Args:
-      checks: the functions that the file names.
-    """
+    """Returns the rules of a data file, which names their checks; its order is also the order of violations."""
     sources = {name: RuleSource(**about) for name, about in table["sources"].items()}
     rules = []
     for entry in table["rule"]:

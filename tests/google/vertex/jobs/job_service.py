@@ -7,18 +7,22 @@ shell script, prints the names of the jobs, and then does nothing until it is en
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import sys
+import tarfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
 from api_calls import calls_to
+from google.cloud.aiplatform_v1 import types
 
 from t5x_harness.google.vertex.jobs.endings import JobState
+from t5x_harness.google.vertex.jobs.launching import Attempt
 from t5x_harness.google.vertex.jobs.logs import read_lines
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.google.vertex.state import StateStore, open_store
@@ -73,6 +77,11 @@ class Service:
         """Starts a custom job with a spec, and returns the job."""
         return self.ask("CreateCustomJob", parent=PARENT, custom_job={"display_name": name, "job_spec": spec})
 
+    def tune(self, trial_spec: Any, **fields: Any) -> Any:
+        """Starts a tuning job; see :func:`tuning_job`."""
+        job = tuning_job(trial_spec, **fields)
+        return self.ask("CreateHyperparameterTuningJob", parent=PARENT, hyperparameter_tuning_job=job)
+
     def run(self, *words: str, **spec: Any) -> Any:
         """Starts a job of one replica that runs a command."""
         return self.create({"worker_pool_specs": [pool(*words)], **spec})
@@ -112,12 +121,54 @@ class Service:
         until(lambda: self.said(job), lambda lines: text in lines)
 
 
-def pool(*words: str, replicas: int = 1, **machine: Any) -> dict[str, Any]:
-    """Returns a worker pool whose containers run a command."""
+def pool(
+    *words: str, replicas: int = 1, image: str = IMAGE, env: Mapping[str, str] = MappingProxyType({}), **machine: Any
+) -> dict[str, Any]:
+    """Returns a worker pool whose containers run a command with variables."""
+    variables = [{"name": name, "value": value} for name, value in env.items()]
     return {
         "replica_count": replicas,
         "machine_spec": machine or {"machine_type": "n1-standard-4"},
-        "container_spec": {"image_uri": IMAGE, "command": words[:1], "args": words[1:]},
+        "container_spec": {"image_uri": image, "command": words[:1], "args": words[1:], "env": variables},
+    }
+
+
+def tar(path: Path, files: Mapping[str, bytes], *others: tarfile.TarInfo) -> Path:
+    """Writes an archive of files, and of other entries."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz") as archive:
+        for name, body in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(body)
+            archive.addfile(entry, io.BytesIO(body))
+        for entry in others:
+            archive.addfile(entry)
+    return path
+
+
+def spec_of(**fields: Any) -> Any:
+    """Returns a spec as the service's message."""
+    return types.CustomJobSpec.pb(types.CustomJobSpec(**fields))
+
+
+def attempt(settings: VertexSettings, *pools: dict[str, Any]) -> Attempt:
+    """Returns an attempt at a job that was never started."""
+    return Attempt("projects/1/locations/europe-west4/customJobs/2", spec_of(worker_pool_specs=pools), settings)
+
+
+def tuning_job(trial_spec: Any, **fields: Any) -> dict[str, Any]:
+    """Returns a tuning job of one trial, with one metric and one parameter, changed by fields of the job."""
+    numbers = {"parameter_id": "n", "integer_value_spec": {"min_value": 1, "max_value": 4}}
+    study = {
+        "metrics": [{"metric_id": "loss", "goal": "MINIMIZE"}],
+        "parameters": [numbers],
+        "algorithm": "GRID_SEARCH",
+    }
+    return {
+        "display_name": "tuning",
+        "study_spec": {**study, **fields.pop("study_spec", {})},
+        "trial_job_spec": trial_spec,
+        **{"max_trial_count": 1, "parallel_trial_count": 1, **fields},
     }
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_service import IMAGE, PARENT, pool, processes_of, until
+from job_service import IMAGE, PARENT, pool, processes_of, spec_of, until
 
 from t5x_harness.google.vertex.jobs import driver
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
 from t5x_harness.google.vertex.jobs.guarded import Watched
-from t5x_harness.google.vertex.jobs.launching import CannotLaunch, job_folder
+from t5x_harness.google.vertex.jobs.launching import CannotLaunch, job_folder, notes_on
 
 
 def test_a_job_runs_and_succeeds_and_is_not_changed_by_a_late_cancellation(service: Any) -> None:
@@ -40,6 +40,12 @@ def test_a_job_that_fails_names_the_replica_the_status_and_the_logs(service: Any
         f"&resource=ml_job%2Fjob_id%2F{job_id}&advancedFilter=resource.type%3D%22ml_job%22%0A"
         f"resource.labels.job_id%3D%22{job_id}%22"
     )
+    assert service.said(job, "service") == [
+        "Waiting for job to be provisioned.",
+        "Waiting for training program to start.",
+        job.error.message,
+        "Job failed.",
+    ]
 
 
 def test_every_state_is_told_in_order(make_service: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,16 +87,8 @@ def test_no_clock_is_waited_for_on_the_way_to_running(service: Any, monkeypatch:
     assert waits[2][1], "its process runs"
 
 
-def test_a_command_that_is_not_there(service: Any) -> None:
-    job = service.ended(service.run("no-such-program"))
-    assert "exited with a non-zero status of 127." in job.error.message
-    assert service.said(job) == ["t5x-harness: no-such-program: command not found"]
-
-
 def test_an_image_whose_entry_point_nobody_knows_fails_the_job_and_says_how_to_name_it(service: Any) -> None:
-    spec = pool()
-    spec["container_spec"]["image_uri"] = "gcr.io/p/other:1"
-    job = service.ended(service.create({"worker_pool_specs": [spec]}))
+    job = service.ended(service.create({"worker_pool_specs": [pool(image="gcr.io/p/other:1")]}))
     assert job.state == JobState.FAILED
     assert not job.HasField("start_time")
     assert job.error.message.startswith("t5x-harness: no local command stands for the image gcr.io/p/other:1, whose")
@@ -176,15 +174,6 @@ def test_no_id_leads_anywhere_but_to_a_job(service: Any, job_id: str) -> None:
         job_folder(service.api.services.settings, f"{PARENT}/customJobs/{job_id}")
 
 
-def test_a_spec_is_refused_with_all_that_is_wrong(service: Any) -> None:
-    spec = {"worker_pool_specs": [pool("true", machine_type="cloud-tpu", accelerator_type=6, accelerator_count=3)]}
-    job = {"display_name": "", "job_spec": spec}
-    code, message = service.refused("CreateCustomJob", parent=PARENT, custom_job=job)
-    assert (code, message.partition("1.Field: ")[0]) == ("INVALID_ARGUMENT", "List of found errors:\t")
-    assert "\t2.Field: " in message
-    assert not service.ask("ListCustomJobs", parent=PARENT).custom_jobs
-
-
 def test_replicas_of_several_pools_find_each_other(service: Any) -> None:
     listen = (
         "import json, os, socket; spec = json.loads(os.environ['CLUSTER_SPEC']); "
@@ -206,12 +195,6 @@ def test_replicas_of_several_pools_find_each_other(service: Any) -> None:
     assert sorted(service.said(job)) == ["workerpool1 0", "workerpool1 1"]
 
 
-def test_the_first_death_ends_the_others(service: Any) -> None:
-    job = service.ended(service.create({"worker_pool_specs": [pool("sleep", "100"), pool("sh", "-c", "exit 4")]}))
-    assert "The replica workerpool1-0 exited with a non-zero status of 4." in job.error.message
-    assert not processes_of(service.api.services.settings.folder)
-
-
 def test_a_reset_ends_what_runs_and_forgets_it(service: Any) -> None:
     job = service.in_state(service.shell("sleep 100"), JobState.RUNNING)
     service.api.reset()
@@ -227,54 +210,65 @@ def test_what_the_rules_only_warn_of_is_in_the_job_s_log(service: Any) -> None:
     service.ended(job)
 
 
-NO_UPLOAD = (
-    "the service uploads what a job writes to AIP_TENSORBOARD_LOG_DIR to its TensorBoard; the emulation does not"
-)
 BOARD = {"tensorboard": f"{PARENT}/tensorboards/1", "service_account": "a@p.iam.gserviceaccount.com"}
-TPU = {"machine_type": "cloud-tpu", "accelerator_type": "TPU_V3", "accelerator_count": 8}
+NO_UPLOAD = (
+    "the service uploads what a job writes to AIP_TENSORBOARD_LOG_DIR to its TensorBoard; the emulation does not: "
+    "aiplatform.upload_tb_log does it for a run that has ended"
+)
+NO_SHELL = (
+    "there is no interactive shell here: web_access_uris stays empty; on the service it has an address for each "
+    "replica while the job runs"
+)
+NO_BUCKET = (
+    "base_output_directory is in the bucket no-bucket, which does not exist: on the service nothing can be written "
+    "there; here a folder that a job makes at /gcs/no-bucket becomes the bucket. Create it before the job: "
+    "gcloud storage buckets create gs://no-bucket"
+)
+NO_POD = (
+    "v3-512 has 64 hosts; here it is one process with all of its 512 devices, as slices of more than 4 hosts are "
+    "(pod_hosts)"
+)
 
 
-@pytest.mark.parametrize(("machine", "notes"), [({}, [NO_UPLOAD]), (TPU, [])])
-def test_that_nothing_uploads_to_a_job_s_tensorboard_is_in_its_log(
-    service: Any, machine: dict[str, Any], notes: list[str]
+@pytest.mark.parametrize(
+    ("cores", "fields", "notes"),
+    [
+        (0, BOARD, [NO_UPLOAD]),
+        (8, BOARD, []),
+        (32, {}, []),
+        (512, {}, [NO_POD]),
+        (0, {"enable_web_access": True}, [NO_SHELL]),
+        (0, {"base_output_directory": {"output_uri_prefix": "gs://no-bucket/run"}}, [NO_BUCKET]),
+        (0, {"base_output_directory": {"output_uri_prefix": "gs://bucket/run"}}, []),
+    ],
+)
+def test_what_is_otherwise_on_the_service_is_noted(
+    service: Any, cores: int, fields: dict[str, Any], notes: list[str]
 ) -> None:
-    job = service.ended(service.create({"worker_pool_specs": [pool("true", **machine)], **BOARD}))
-    said = [line for line in service.said(job, "service") if "the service " in line]
-    assert [line.partition(": aiplatform")[0] for line in said] == notes
+    settings = service.api.services.settings
+    (settings.root / "buckets/bucket").mkdir(parents=True)
+    tpu = {"machine_type": "cloud-tpu", "accelerator_type": "TPU_V3", "accelerator_count": cores} if cores else {}
+    assert notes_on(spec_of(worker_pool_specs=[pool("true", **tpu)], **fields), settings) == notes
 
 
 def test_an_unknown_image_with_a_command_runs_and_a_reducer_waits(service: Any) -> None:
     mine, reducer = "gcr.io/other/trainer:1", "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
-    first = pool() | {"container_spec": {"image_uri": mine, "command": ["echo", "ran"]}}
-    pools = [first, {}, pool() | {"container_spec": {"image_uri": reducer}}]
+    pools = [pool("echo", "ran", image=mine), {}, pool(image=reducer)]
     job = service.ended(service.create({"worker_pool_specs": pools}))
     assert job.state == JobState.SUCCEEDED
     assert service.said(job) == ["ran"]
-    warnings = service.said(job, "service")
-    assert any(line.startswith(f"the image {mine} is not run: its command 'echo' ") for line in warnings)
-    assert any(line.startswith(f"{reducer} reduces nothing here") for line in warnings)
+    assert service.said(job, "service")[:2] == [
+        f"the image {mine} is not run: its command 'echo' is looked for on this machine, with the Python environment "
+        "of t5x-harness in place of the image's",
+        f"{reducer} reduces nothing here: its replicas wait until the job ends",
+    ]
 
 
 def test_the_configuration_of_the_tools_own_page_fails_for_its_program(service: Any) -> None:
     """The request is the one that gcloud makes from the page's config.yaml, with a command that only its image has."""
     image = "gcr.io/ucaip-test/ucaip-training-test"
-    machine = {"machine_spec": {"machine_type": "n1-highmem-2"}, "replica_count": 1}
-    container = {"image_uri": image, "args": ["port=8500"], "command": ["start"]}
-    job = service.ended(service.create({"worker_pool_specs": [{**machine, "container_spec": container}]}))
+    starts = pool("start", "port=8500", image=image, machine_type="n1-highmem-2")
+    job = service.ended(service.create({"worker_pool_specs": [starts]}))
     assert "non-zero status of 127." in job.error.message
     assert service.said(job) == ["t5x-harness: start: command not found"]
     assert f"the image {image} is not run: its command 'start' is looked for" in service.said(job, "service")[0]
-
-
-def test_an_output_folder_in_a_bucket_that_is_not_there_is_said(service: Any, tmp_path: Path) -> None:
-    """The warning precedes the processes: their writes to /gcs create the bucket here, but fail on the service."""
-    where = {"base_output_directory": {"output_uri_prefix": "gs://no-such-bucket/run"}}
-    said = service.said(service.ended(service.shell("true", **where)), "service")[0]
-    assert said == (
-        "base_output_directory is in the bucket no-such-bucket, which does not exist: on the service nothing can be "
-        "written there; here a folder that a job makes at /gcs/no-such-bucket becomes the bucket. Create it before the "
-        "job: gcloud storage buckets create gs://no-such-bucket"
-    )
-    (tmp_path / "server-0/root/buckets/no-such-bucket").mkdir(parents=True)
-    again = service.ended(service.shell("true", **where))
-    assert not any("does not exist" in line for line in service.said(again, "service"))

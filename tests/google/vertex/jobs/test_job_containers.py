@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from google.cloud.aiplatform_v1 import types
 from google.protobuf import json_format
-from job_service import PARENT, pool
+from job_service import PARENT, attempt, pool, spec_of
 
 from t5x_harness.google.vertex.jobs.endings import JobState
-from t5x_harness.google.vertex.jobs.launching import Attempt
-from t5x_harness.google.vertex.jobs.programs import ImageStandIn, ImageUnknown, find_image
+from t5x_harness.google.vertex.jobs.programs import ImageUnknown, find_image
 from t5x_harness.google.vertex.jobs.replicas import (
     JobPlace,
     Trial,
@@ -27,7 +27,7 @@ from t5x_harness.google.vertex.jobs.replicas import (
 from t5x_harness.google.vertex.metadata import stores
 from t5x_harness.google.vertex.settings import VertexOptions, VertexSettings
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
-from t5x_harness.variables import ROOT_VARIABLE, SHRINK_VARIABLE, STANDINS_VARIABLE
+from t5x_harness.variables import BRIEF_VARIABLE, ROOT_VARIABLE, SHRINK_VARIABLE, STANDINS_VARIABLE
 from t5x_harness.vertex.cloud import PROGRAMS
 
 PLACE = JobPlace.of("projects/12/locations/us-central1/customJobs/34")
@@ -35,13 +35,10 @@ TPU = {"machine_type": "cloud-tpu", "accelerator_type": "TPU_V3", "accelerator_c
 CONTEXT = "projects/12/locations/us-central1/metadataStores/default/contexts"
 
 
-def spec_of(**fields: Any) -> Any:
-    return types.CustomJobSpec.pb(types.CustomJobSpec(**fields))
-
-
-def test_a_job_knows_its_place_and_its_output() -> None:
-    spec = spec_of(base_output_directory={"output_uri_prefix": "gs://b/out/"}, tensorboard="projects/12/tb")
-    assert job_variables(PLACE, spec) == {
+def test_a_job_knows_its_place_its_output_and_its_run() -> None:
+    output = {"output_uri_prefix": "gs://b/out/"}
+    names = {"experiment": f"{CONTEXT}/exp", "experiment_run": f"{CONTEXT}/exp-run-1", "tensorboard": "projects/12/tb"}
+    assert job_variables(PLACE, spec_of(base_output_directory=output, **names)) == {
         "CLOUD_ML_PROJECT_ID": "12",
         "CLOUD_ML_REGION": "us-central1",
         "CLOUD_ML_JOB_ID": "34",
@@ -49,14 +46,9 @@ def test_a_job_knows_its_place_and_its_output() -> None:
         "AIP_CHECKPOINT_DIR": "gs://b/out/checkpoints/",
         "AIP_TENSORBOARD_LOG_DIR": "gs://b/out/logs/",
         "AIP_TENSORBOARD_RESOURCE_NAME": "projects/12/tb",
+        "AIP_EXPERIMENT_NAME": "exp",
+        "AIP_EXPERIMENT_RUN_NAME": "run-1",
     }
-
-
-def test_a_job_knows_its_experiment_and_run() -> None:
-    spec = spec_of(experiment=f"{CONTEXT}/exp", experiment_run=f"{CONTEXT}/exp-run-1")
-    variables = job_variables(PLACE, spec)
-    assert variables["AIP_EXPERIMENT_NAME"] == "exp"
-    assert variables["AIP_EXPERIMENT_RUN_NAME"] == "run-1"
 
 
 def test_cluster_spec_and_tf_config_of_several_pools() -> None:
@@ -95,9 +87,8 @@ def test_references_in_arguments(word: str, expanded: str) -> None:
 
 def test_a_container_has_its_variables_and_not_the_server_s(service: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SECRET", "hunter2")
-    spec = pool("sh", "-c", "env; echo sees $(BOTH)")
     names = {"ONE": "1", "BOTH": "$(ONE) and $(CLOUD_ML_REGION)"}
-    spec["container_spec"]["env"] = [{"name": name, "value": value} for name, value in names.items()]
+    spec = pool("sh", "-c", "env; echo sees $(BOTH)", env=names)
     job = service.ended(service.create({"worker_pool_specs": [spec]}))
     said = service.said(job)
     assert "sees 1 and us-central1" in said
@@ -106,22 +97,8 @@ def test_a_container_has_its_variables_and_not_the_server_s(service: Any, monkey
     assert here.startswith(f"HOME={service.api.services.settings.folder}{os.sep}")
 
 
-@pytest.mark.parametrize(("image", "cheaply"), [("gcr.io/p/t5x:1", True), ("gcr.io/p/plain:1", False)])
-def test_t5x_compiles_and_prepares_as_cheaply_as_in_runs_here(service: Any, image: str, cheaply: bool) -> None:
-    spec = pool("sh", "-c", "echo flags $XLA_FLAGS, brief $T5X_HARNESS_BRIEF.", **TPU)
-    spec["container_spec"]["image_uri"] = image
-    spec["container_spec"]["env"] = [{"name": "XLA_FLAGS", "value": "--xla_dump_to=there"}]
-    job = service.ended(service.create({"worker_pool_specs": [spec]}))
-    (said,) = [line for line in service.said(job) if line.startswith("flags ")]
-    assert "--xla_dump_to=there" in said
-    assert ("--xla_backend_optimization_level=0" in said) is cheaply
-    assert said.endswith("brief 1." if cheaply else "brief .")
-
-
 def test_what_variables_hold_is_in_no_file_of_the_job(service: Any) -> None:
-    spec = pool("no-such-program")
-    spec["container_spec"]["env"] = [{"name": "TOKEN", "value": "hunter2"}]
-    job = service.ended(service.create({"worker_pool_specs": [spec]}))
+    job = service.ended(service.create({"worker_pool_specs": [pool("no-such-program", env={"TOKEN": "hunter2"})]}))
     assert job.state == JobState.FAILED
     files = [path for path in service.api.services.settings.folder.rglob("*") if path.is_file()]
     assert files
@@ -138,84 +115,67 @@ def test_a_container_sees_the_store_at_gcs(service: Any) -> None:
     assert (bucket / "out").read_text() == "from the store"
 
 
-IMAGE = ImageStandIn("gcr.io/p/i:1", ("python", "-m", "main"))
+IMAGES = {"gcr.io/p/t5x-*": "python 'my main.py'", "gcr.io/p/*": "python -m main", "gcr.io/bare/*": ""}
+PREBUILT = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-14.py310:latest"
 
 
 @pytest.mark.parametrize(
-    ("command", "args", "words"),
+    ("uri", "command", "args", "words"),
     [
-        ([], [], ["python", "-m", "main"]),
-        ([], ["--a"], ["python", "-m", "main", "--a"]),
-        (["sh"], [], ["sh"]),
-        (["sh"], ["-c", "true"], ["sh", "-c", "true"]),
+        ("gcr.io/p/t5x-fork", [], ["--a"], ["python", "my main.py", "--a"]),  # the first glob counts
+        ("gcr.io/p/else", [], [], ["python", "-m", "main"]),
+        ("gcr.io/p/else", ["sh"], ["-c", "true"], ["sh", "-c", "true"]),
+        (PREBUILT, [], ["--a"], ["--a"]),  # has no entry point
     ],
 )
-def test_a_command_takes_the_place_of_the_entry_point(command: list[str], args: list[str], words: list[str]) -> None:
-    assert IMAGE.command(command, args) == words
+def test_a_command_takes_the_place_of_the_entry_point(
+    uri: str, command: list[str], args: list[str], words: list[str]
+) -> None:
+    assert find_image(uri, IMAGES).command(command, args) == words
 
 
-def test_an_image_with_nothing_to_run() -> None:
-    with pytest.raises(ImageUnknown) as refused:
-        ImageStandIn("gcr.io/p/i:1", ()).command([], [])
-    assert str(refused.value) == (
-        "the image gcr.io/p/i:1 has no entry point here, and container_spec has neither command nor args: give one of "
-        "them, or an entry point in the map images"
-    )
-
-
-def test_google_s_images_have_no_entry_point() -> None:
-    assert find_image("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-14.py310:latest", {}).entry_point == ()
-
-
-def test_the_user_s_map_comes_first_and_its_first_glob_counts() -> None:
-    images = {"gcr.io/p/t5x-*": "python 'my main.py'", "*": "true"}
-    assert find_image("gcr.io/p/t5x-fork", images) == ImageStandIn("gcr.io/p/t5x-fork", ("python", "my main.py"))
-    assert find_image("gcr.io/p/else", images).entry_point == ("true",)
+NO_WORDS = (
+    "the image {uri} has no entry point here, and container_spec has neither command nor args: give one of them, or an "
+    "entry point in the map images"
+)
+UNKNOWN = (
+    "no local command stands for the image {uri}, whose entry point is not known, and containers are not run here. "
+    "Give container_spec a command, or name the entry point in the map images (--vertex-image): "
+    "{{{glob!r}: 'python -m trainer.task'}}"
+)
 
 
 @pytest.mark.parametrize(
-    ("uri", "glob"),
+    ("uri", "args", "message", "glob"),
     [
-        ("gcr.io/p/a:1", "gcr.io/p/a*"),
-        ("gcr.io/p/a@sha256:12", "gcr.io/p/a*"),
-        ("localhost:5000/a:1", "localhost:5000/a*"),
-        ("a", "a*"),
+        ("gcr.io/bare/i:1", [], NO_WORDS, ""),
+        ("gcr.io/q/a:1", ["--a"], UNKNOWN, "gcr.io/q/a*"),
+        ("gcr.io/q/a@sha256:12", ["--a"], UNKNOWN, "gcr.io/q/a*"),
+        ("localhost:5000/a:1", ["--a"], UNKNOWN, "localhost:5000/a*"),
+        ("a", ["--a"], UNKNOWN, "a*"),
     ],
 )
-def test_an_unknown_image_without_a_command_is_refused_with_the_line_to_add(uri: str, glob: str) -> None:
-    with pytest.raises(ImageUnknown) as refused:
-        find_image(uri, {}).command([], ["--a"])
-    assert str(refused.value) == (
-        f"no local command stands for the image {uri}, whose entry point is not known, and containers are not run "
-        "here. Give container_spec a command, or name the entry point in the map images (--vertex-image): "
-        f"{{{glob!r}: 'python -m trainer.task'}}"
-    )
+def test_an_image_without_a_command_is_refused_with_the_line_to_add(
+    uri: str, args: list[str], message: str, glob: str
+) -> None:
+    with pytest.raises(ImageUnknown, match=re.escape(message.format(uri=uri, glob=glob))):
+        find_image(uri, IMAGES).command([], args)
 
 
-def test_an_unknown_image_runs_the_command_of_its_spec_and_says_so() -> None:
-    image = find_image("gcr.io/p/a:1", {})
-    assert image.command(["sh", "-c"], ["true"]) == ["sh", "-c", "true"]
-    assert image.note(["sh"]) == (
-        "the image gcr.io/p/a:1 is not run: its command 'sh' is looked for on this machine, with the Python "
-        "environment of t5x-harness in place of the image's"
-    )
-    assert find_image("gcr.io/p/a:1", {"gcr.io/p/a*": ""}).note(["sh"]) == ""
-
-
-def test_reducers_wait_for_the_end_of_the_job() -> None:
-    uri = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
-    image = find_image(uri, {})
-    assert image.command([], []) == ["sleep", "infinity"]
-    assert image.note([]) == f"{uri} reduces nothing here: its replicas wait until the job ends"
-
-
-def environment_of(folder: Path, options: VertexOptions, machine: dict[str, Any], **container: Any) -> Any:
+def environment_of(folder: Path, options: VertexOptions, of: dict[str, Any]) -> Any:
     """Returns the variables of a job's only process."""
-    spec = spec_of(worker_pool_specs=[{"machine_spec": machine, "replica_count": 1, "container_spec": container}])
-    settings = VertexSettings(folder / "root", folder / "jobs", options=options)
-    tried = Attempt("projects/1/locations/us-central1/customJobs/2", spec, settings)
+    tried = attempt(VertexSettings(folder / "root", folder / "jobs", options=options), of)
     [unit] = tried.units
     return tried.task(unit).environment
+
+
+@pytest.mark.parametrize(("image", "cheaply"), [("gcr.io/p/t5x:1", True), ("gcr.io/p/plain:1", False)])
+def test_t5x_compiles_and_prepares_as_cheaply_as_in_runs_here(tmp_path: Path, image: str, cheaply: bool) -> None:
+    trains = pool("true", image=image, env={"XLA_FLAGS": "--xla_dump_to=there"}, **TPU)
+    environment = environment_of(tmp_path, VertexOptions(programs=PROGRAMS), trains)
+    assert "--xla_dump_to=there" in environment["XLA_FLAGS"]
+    assert ("--xla_backend_optimization_level=0" in environment["XLA_FLAGS"]) is cheaply
+    assert environment.get(BRIEF_VARIABLE) == ("1" if cheaply else None)
 
 
 @pytest.mark.parametrize(
@@ -234,8 +194,9 @@ def test_a_job_makes_stand_ins_if_the_server_was_started_so(
     given = {STANDINS_VARIABLE: project} if project else {}
     options = VertexOptions(programs=PROGRAMS, job_environment=given, images=images)
     options = VertexOptions.from_dict(options.to_dict())
-    machine = {"machine_type": "n1-standard-4"}
-    environment = environment_of(tmp_path, options, machine, image_uri=image, args=["--run_mode=train"])
+    trains = pool(image=image)
+    trains["container_spec"]["args"] = ["--run_mode=train"]
+    environment = environment_of(tmp_path, options, trains)
     assert environment[ROOT_VARIABLE] == str(tmp_path / "root")
     assert environment.get(STANDINS_VARIABLE, "") == project
     assert (BOOTSTRAP_PATH in environment.get("PYTHONPATH", "").split(os.pathsep)) == is_set_up
@@ -244,8 +205,8 @@ def test_a_job_makes_stand_ins_if_the_server_was_started_so(
 @pytest.mark.parametrize("own", ["0", None])
 def test_a_jobs_own_variable_wins_over_the_servers(own: str | None, tmp_path: Path) -> None:
     options = VertexOptions(programs=PROGRAMS, job_environment={SHRINK_VARIABLE: "1"})
-    env = [{"name": SHRINK_VARIABLE, "value": own}] if own else []
-    assert environment_of(tmp_path, options, TPU, image_uri="gcr.io/p/t5x:1", env=env)[SHRINK_VARIABLE] == (own or "1")
+    trains = pool(image="gcr.io/p/t5x:1", env={SHRINK_VARIABLE: own} if own else {}, **TPU)
+    assert environment_of(tmp_path, options, trains)[SHRINK_VARIABLE] == (own or "1")
 
 
 EXPERIMENT = f"{PARENT}/metadataStores/default/contexts/tuning"

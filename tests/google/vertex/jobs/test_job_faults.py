@@ -7,23 +7,11 @@ import re
 from typing import Any
 
 import pytest
-from job_service import PARENT, pool
+from job_service import PARENT, pool, tuning_job
 
 from t5x_harness.google.vertex.faults import VertexFault, no_room
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.settings import VertexOptions
-
-# Prints whether it runs for the first time; ends by itself the second time. Its mark is outside the emptied folders.
-AGAIN = "if [ -e ../ran ]; then echo again; else touch ../ran; echo first; sleep 100; fi"
-
-
-def test_a_preempted_replica_starts_again_on_its_own(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("preempt", output="first"))
-    job = service.ended(service.shell(AGAIN))
-    assert job.state == JobState.SUCCEEDED
-    assert service.said(job) == ["first", "again"]
-    assert "The replica workerpool0-0 is preempted." in service.said(job, "service")
-    assert service.said(job, "service").count("Waiting for job to be provisioned.") == 1
 
 
 def test_a_preempted_process_is_warned(service: Any) -> None:
@@ -36,26 +24,6 @@ def test_a_preempted_process_is_warned(service: Any) -> None:
     assert "saved" in service.said(job)
 
 
-def test_a_job_restarts_as_a_whole_where_it_asks_for_it(service: Any) -> None:
-    after_the_other = "while [ ! -e ../../workerpool0-0/ran ]; do sleep 0.02; done"
-    service.api.services.faults.arm(VertexFault("preempt", output="last", replica="workerpool1-0"))
-    job = service.ended(
-        service.create(
-            {
-                "worker_pool_specs": [
-                    pool("sh", "-c", AGAIN),
-                    pool("sh", "-c", f"{after_the_other}; {AGAIN.replace('first', 'last')}"),
-                ],
-                "scheduling": {"restart_job_on_worker_restart": True},
-            }
-        )
-    )
-    assert job.state == JobState.SUCCEEDED
-    assert service.said(job, "service").count("Waiting for job to be provisioned.") == 2
-    assert service.said(job) == ["first", "again"]
-    assert service.said(job, "workerpool1-0")[0] == "last"
-
-
 # Prints what it finds in the container's own folders, puts files there, and ends by itself the second time.
 FINDS = (
     'for folder in . "$HOME" "$TMPDIR"; do '
@@ -66,22 +34,26 @@ FINDS = (
 
 
 @pytest.mark.parametrize(
-    ("kind", "scheduling", "ending"),
+    ("kind", "scheduling", "attempts"),
     [
-        pytest.param("preempt", {}, "echo ready; sleep 100", id="replica"),
-        pytest.param("preempt", {"restart_job_on_worker_restart": True}, "echo ready; sleep 100", id="job"),
-        pytest.param("internal", {}, "echo ready; sleep 100", id="internal error"),
-        pytest.param(None, {}, "kill -ABRT $$", id="abort"),
+        pytest.param("preempt", {}, 1, id="replica"),
+        pytest.param("preempt", {"restart_job_on_worker_restart": True}, 2, id="job"),
+        pytest.param("internal", {}, 2, id="internal error"),
+        pytest.param(None, {}, 2, id="abort"),
     ],
 )
 def test_what_runs_again_finds_nothing_of_what_it_had_left_in_its_own_folders(
-    service: Any, kind: str | None, scheduling: dict[str, Any], ending: str
+    service: Any, kind: str | None, scheduling: dict[str, Any], attempts: int
 ) -> None:
     if kind:
         service.api.services.faults.arm(VertexFault(kind, output="ready"))
+    ending = "echo ready; sleep 100" if kind else "kill -ABRT $$"
     job = service.ended(service.shell(FINDS + ending, scheduling=scheduling))
     assert job.state == JobState.SUCCEEDED
     assert [line for line in service.said(job) if line != "ready"] == ["started", "started"]
+    said = service.said(job, "service")
+    assert said.count("Waiting for job to be provisioned.") == attempts
+    assert ("The replica workerpool0-0 is preempted." in said) == (kind == "preempt")
 
 
 FLEX_START = {"strategy": "FLEX_START", "max_wait_duration": {"nanos": 200_000_000}}
@@ -120,38 +92,17 @@ def test_how_a_fault_ends_a_job_in_the_services_words(
     assert said[-1] == f"Job {state.name.lower()}."
 
 
-def test_an_internal_error_is_tried_again(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("internal", output="first"))
-    job = service.ended(service.shell(AGAIN))
-    assert job.state == JobState.SUCCEEDED
-    assert service.said(job) == ["first", "again"]
-
-
 def test_a_job_that_waits_for_machines_gets_them_after_a_stockout(service: Any) -> None:
     service.api.services.faults.arm(VertexFault("stockout", seconds=0.2))
     assert service.ended(service.shell("true", scheduling={"strategy": "FLEX_START"})).state == JobState.SUCCEEDED
 
 
-def test_a_job_is_cancelled_in_the_middle_of_a_stockout(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("stockout", seconds=3600))
-    job = service.in_state(service.shell("true"), JobState.PENDING)
-    service.cancel(job)
-    assert service.get(job).state == JobState.CANCELLED
-
-
 def test_a_fault_that_is_armed_while_a_job_runs_reaches_it(service: Any) -> None:
-    job = service.shell(AGAIN)
+    job = service.shell("[ -e ../ran ] && exit 0; touch ../ran; echo first; sleep 100")
     service.until_said(job, "first")
     service.api.services.faults.arm(VertexFault("preempt"))
     assert service.ended(job).state == JobState.SUCCEEDED
-    assert service.said(job) == ["first", "again"]
-
-
-def test_a_fault_is_for_jobs_by_their_names(service: Any) -> None:
-    service.api.services.faults.arm(VertexFault("stockout", on="nightly-*"))
-    assert service.ended(service.shell("true")).state == JobState.SUCCEEDED
-    job = service.ended(service.create({"worker_pool_specs": [pool("true")]}, name="nightly-1"))
-    assert job.state == JobState.FAILED
+    assert "The replica workerpool0-0 is preempted." in service.said(job, "service")
 
 
 def test_a_fault_that_a_job_does_not_live_to_meet_is_not_met(service: Any) -> None:
@@ -181,8 +132,8 @@ def test_a_process_that_somebody_killed_is_explained_and_one_that_was_stopped_is
     assert not any("SIGKILL" in line for line in service.said(service.ended(stubborn), "service"))
 
 
-def test_faults_are_armed_from_the_start(make_service: Any) -> None:
-    service = make_service(faults=(VertexFault("stockout", on="first"),))
+def test_faults_are_armed_from_the_start_for_jobs_by_their_names(make_service: Any) -> None:
+    service = make_service(faults=(VertexFault("stockout", on="fir*", times=None),))
     image = {"worker_pool_specs": [pool("true")]}
     jobs = [service.ended(service.create(image, name)) for name in ("first", "second")]
     assert [job.state for job in jobs] == [JobState.FAILED, JobState.SUCCEEDED]
@@ -226,20 +177,11 @@ def test_what_is_no_fault(text: str, message: str) -> None:
         VertexFault.parse(text)
 
 
-def test_a_shell_that_is_asked_for_is_not_there_and_the_log_says_so(service: Any) -> None:
-    job = service.ended(service.shell("true", enable_web_access=True))
-    assert not job.web_access_uris
-    assert service.said(job, "service")[0].startswith("there is no interactive shell here: web_access_uris stays empty")
-
-
 @pytest.mark.parametrize("tuning", [False, True])
 def test_a_job_for_a_persistent_resource_is_refused_as_there_are_none(service: Any, tuning: bool) -> None:
     spec = {"worker_pool_specs": [pool("true")], "persistent_resource_id": "my-pr"}
-    parameter = {"parameter_id": "x", "double_value_spec": {"min_value": 0, "max_value": 1}}
-    study = {"metrics": [{"metric_id": "loss", "goal": "MINIMIZE"}], "parameters": [parameter]}
     if tuning:
-        about = {"display_name": "study", "max_trial_count": 1, "parallel_trial_count": 1, "study_spec": study}
-        given = {"hyperparameter_tuning_job": {**about, "trial_job_spec": spec}}
+        given = {"hyperparameter_tuning_job": tuning_job(spec)}
     else:
         given = {"custom_job": {"display_name": "job", "job_spec": spec}}
     kind = "HyperparameterTuningJob" if tuning else "CustomJob"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -55,26 +54,12 @@ def start_server(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]
     until(lambda: processes_of(tmp_path), lambda left: not left)
 
 
-def family_in(folder: Path) -> list[int]:
-    """Returns the processes of a job once it has started its whole family."""
-    return until(lambda: processes_of(folder), lambda found: len(found) >= 4)  # type: ignore[no-any-return]
-
-
-def test_a_server_that_is_told_to_end_takes_all_processes_along(start_server: Call, tmp_path: Path) -> None:
-    server = start_server("memory:", FAMILY)
-    assert server.stdout.readline()
-    family_in(tmp_path)
-    server.send_signal(signal.SIGTERM)
-    server.wait()
-    until(lambda: processes_of(tmp_path), lambda left: not left)
-
-
 def test_a_server_that_ends_in_order_leaves_nothing_and_says_so(
     make_service: Call, start_server: Call, state: StateStore, tmp_path: Path
 ) -> None:
     server = start_server(state.url, FAMILY)
     name = server.stdout.readline().strip()
-    family_in(tmp_path)
+    until(lambda: processes_of(tmp_path), lambda found: len(found) >= 4)
     server.stdin.close()
     server.wait()
     assert not processes_of(tmp_path)
@@ -171,20 +156,7 @@ def test_a_tuning_job_that_cannot_be_started_fails(
         kept(folder, *args, **options)
 
     monkeypatch.setattr(Path, "mkdir", mkdir)
-    job = service.ask(
-        "CreateHyperparameterTuningJob",
-        parent=PARENT,
-        hyperparameter_tuning_job={
-            "display_name": "study",
-            "max_trial_count": 1,
-            "parallel_trial_count": 1,
-            "study_spec": {
-                "metrics": [{"metric_id": "loss", "goal": "MINIMIZE"}],
-                "parameters": [{"parameter_id": "x", "double_value_spec": {"min_value": 0, "max_value": 1}}],
-            },
-            "trial_job_spec": {"worker_pool_specs": [pool("true")]},
-        },
-    )
+    job = service.tune({"worker_pool_specs": [pool("true")]})
     ended = service.ended(job)
     assert ended.state == JobState.FAILED
     assert "t5x-harness: the job cannot be started: [Errno 28] No space left on device" in ended.error.message

@@ -7,7 +7,6 @@ import os
 import site
 import subprocess
 import sys
-import tarfile
 import venv
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +18,8 @@ import pytest
 
 pytest.importorskip("pip", reason="pip of jobs is that of the environment")
 
-from job_service import pool
+from job_service import pool, tar
 
-from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.jobs import python_environment
 from t5x_harness.google.vertex.jobs.endings import JobState
 
@@ -64,11 +62,7 @@ def sdist(path: Path, built: bytes, release: str = "1") -> None:
         "build.py": f"NAME = '{name}-{release}-py3-none-any.whl'\n{BUILD_SYSTEM}".encode(),
         "made.whl": built,
     }
-    with tarfile.open(path, "w:gz") as archive:
-        for file, body in files.items():
-            entry = tarfile.TarInfo(f"{name}-{release}/{file}")
-            entry.size = len(body)
-            archive.addfile(entry, io.BytesIO(body))
+    tar(path, {f"{name}-{release}/{file}": body for file, body in files.items()})
 
 
 def listing() -> Mapping[str, tuple[int, int]]:
@@ -90,12 +84,6 @@ def bucket(service: Any) -> Path:
     folder: Path = service.api.services.settings.root / "buckets" / "b"
     folder.mkdir(parents=True)
     return folder
-
-
-@pytest.fixture
-def thing(bucket: Path) -> None:
-    """Puts the wheel of a package with one module into the bucket."""
-    (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
 
 
 @pytest.fixture
@@ -202,30 +190,11 @@ def test_hints(line: str, hint: str) -> None:
     assert found.endswith(hint.replace("{pip}", f"{sys.executable} -m pip install"))
 
 
-INSTALL = (
-    "python -c 'import thing' 2>/dev/null && echo was there; pip install -q {option} /gcs/b/thing-1-py3-none-any.whl"
-    "; python -c 'import thing'; echo installed $?; "
-)
-
-
-@pytest.mark.usefixtures("thing")
-@pytest.mark.parametrize("option", ["--user", ""])
-def test_another_attempt_begins_with_nothing_installed(runs: Callable[..., list[str]], option: str) -> None:
-    said = runs(INSTALL.format(option=option) + "test -e /gcs/b/mark || { touch /gcs/b/mark; kill -ABRT $$; }")
-    assert said == ["installed 0", "installed 0"]
-
-
-@pytest.mark.usefixtures("thing")
-def test_so_does_a_replica_whose_machine_was_lost(service: Any, runs: Callable[..., list[str]]) -> None:
-    service.api.services.faults.arm(VertexFault("preempt", output="ready"))
-    again = "test -e /gcs/b/mark || { touch /gcs/b/mark; echo ready; sleep 1000; }"
-    assert runs(INSTALL.format(option="--user") + again) == ["installed 0", "ready", "installed 0"]
-
-
-@pytest.mark.usefixtures("thing")
-def test_no_replica_sees_what_another_one_installs(service: Any) -> None:
+def test_no_replica_sees_what_another_one_installs(service: Any, bucket: Path) -> None:
+    (bucket / "thing-1-py3-none-any.whl").write_bytes(wheel("thing", thing=""))
     scripts = (
-        INSTALL.format(option="") + "touch /gcs/b/mark; while test -e /gcs/b/mark; do sleep 0.01; done",
+        "pip install -q /gcs/b/thing-1-py3-none-any.whl && python -c 'import thing' && touch /gcs/b/mark; "
+        "while test -e /gcs/b/mark; do sleep 0.01; done",
         "until test -e /gcs/b/mark; do sleep 0.01; done; python -c 'import thing' || rm /gcs/b/mark; sleep 1000",
     )
     pools = [pool("sh", "-c", script) for script in scripts]

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from google.cloud import aiplatform_v1 as vertex
-from job_service import pool, processes_of, until
+from job_service import attempt, pool, processes_of, until
 
 from t5x_harness.google.vertex.jobs import driver
 from t5x_harness.google.vertex.jobs.endings import JobState
-from t5x_harness.google.vertex.jobs.launching import Attempt, notes_on, policy_of
+from t5x_harness.google.vertex.jobs.launching import policy_of
 from t5x_harness.slices.pod import Pod
 from t5x_harness.variables import POD_VARIABLE, SLICE_VARIABLE
 
@@ -23,14 +22,8 @@ def tpu(*words: str, cores: int) -> dict[str, Any]:
     return pool(*words, machine_type="cloud-tpu", accelerator_type="TPU_V3", accelerator_count=cores)
 
 
-def attempt(service: Any, *pools: dict[str, Any]) -> Attempt:
-    """Returns an attempt at a job that was never started."""
-    spec = vertex.CustomJobSpec.pb(vertex.CustomJobSpec(worker_pool_specs=list(pools)))
-    return Attempt("projects/1/locations/europe-west4/customJobs/2", spec, service.api.services.settings)
-
-
 def test_each_host_is_a_process_with_its_part_of_the_devices(service: Any) -> None:
-    tried = attempt(service, tpu("true", cores=32))
+    tried = attempt(service.api.services.settings, tpu("true", cores=32))
     assert list(tried.units) == HOSTS
     environments = [tried.task(host).environment for host in HOSTS]
     pods = [Pod.from_environment(environment) for environment in environments]
@@ -41,37 +34,24 @@ def test_each_host_is_a_process_with_its_part_of_the_devices(service: Any) -> No
         assert environment["JAX_NUM_CPU_DEVICES"] == "8"
 
 
-@pytest.mark.parametrize("cores", [8, 512], ids=["one host", "more hosts than fit"])
-def test_another_slice_is_one_process_with_all_devices(service: Any, cores: int) -> None:
-    tried = attempt(service, tpu("true", cores=cores))
-    assert list(tried.units) == ["workerpool0-0"]
-    environment = tried.task("workerpool0-0").environment
-    assert POD_VARIABLE not in environment
-    assert (environment[SLICE_VARIABLE], environment["JAX_NUM_CPU_DEVICES"]) == (f"v3-{cores}", str(cores))
-
-
-def test_how_large_a_pod_may_be_is_the_user_s_to_say(make_service: Callable[..., Any]) -> None:
-    assert len(attempt(make_service(pod_hosts=1), tpu("true", cores=32)).units) == 1
-    assert len(attempt(make_service(pod_hosts=64), tpu("true", cores=512)).units) == 64
-
-
-def test_a_slice_that_is_one_process_though_it_has_hosts_is_told(service: Any) -> None:
-    assert notes_on(attempt(service, tpu("true", cores=512)).spec, service.api.services.settings) == [
-        "v3-512 has 64 hosts; here it is one process with all of its 512 devices, as slices of more than 4 hosts are "
-        "(pod_hosts)"
-    ]
-    assert not notes_on(attempt(service, tpu("true", cores=32)).spec, service.api.services.settings)
+@pytest.mark.parametrize(
+    ("pod_hosts", "cores", "hosts"), [(4, 8, 1), (4, 512, 1), (4, 32, 4), (1, 32, 1), (64, 512, 64)]
+)
+def test_a_slice_is_a_pod_if_the_user_allows_so_many_hosts_and_restarts_as_one(
+    make_service: Callable[..., Any], pod_hosts: int, cores: int, hosts: int
+) -> None:
+    settings = make_service(pod_hosts=pod_hosts).api.services.settings
+    tried = attempt(settings, tpu("true", cores=cores))
+    assert len(tried.units) == hosts
+    assert policy_of(tried.spec, settings).restarts_as_whole == (hosts > 1)
+    environment = tried.task(next(iter(tried.units))).environment
+    assert (POD_VARIABLE in environment) == (hosts > 1)
+    assert (environment[SLICE_VARIABLE], environment["JAX_NUM_CPU_DEVICES"]) == (f"v3-{cores}", str(cores // hosts))
 
 
 def test_other_machines_have_no_slice(service: Any) -> None:
-    environment = attempt(service, pool("true")).task("workerpool0-0").environment
+    environment = attempt(service.api.services.settings, pool("true")).task("workerpool0-0").environment
     assert not {SLICE_VARIABLE, POD_VARIABLE, "JAX_NUM_CPU_DEVICES"} & environment.keys()
-
-
-def test_losing_a_host_restarts_the_slice(service: Any) -> None:
-    settings = service.api.services.settings
-    assert policy_of(attempt(service, tpu("true", cores=32)).spec, settings).restarts_as_whole
-    assert not policy_of(attempt(service, tpu("true", cores=8)).spec, settings).restarts_as_whole
 
 
 PROGRAM = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -118,61 +120,33 @@ TestJobs = Jobs.TestCase
 TestJobs.settings = hypothesis_settings(max_examples=75, stateful_step_count=40, deadline=None)
 
 
-def after(*events: machine.Event, policy: Policy = POLICY) -> Progress:
+BEGIN = (JobEvent.ADMITTED, JobEvent.PROVISIONED)
+DONE, REST = machine.Exited(CHIEF, 0), [machine.Exited(unit, 143) for unit in (WORKER, OTHER)]
+CRASHES = [each for status in (139, 134) * 2 for each in (JobEvent.PROVISIONED, machine.Exited(CHIEF, status))]
+LOST = [machine.Lost(WORKER), machine.Exited(WORKER, 143)] * 5
+RESTART = [machine.Lost(WORKER), *(machine.Exited(unit, 143) for unit in sorted(UNITS))]
+WHOLE = Policy(UNITS, frozenset({CHIEF}), restarts_as_whole=True)
+HOST, HOSTS = "workerpool0-0.0", frozenset({"workerpool0-0.0", "workerpool0-0.1"})
+ONE, SLICE = Policy(frozenset({CHIEF}), frozenset({CHIEF})), Policy(HOSTS, HOSTS, restarts_as_whole=True)
+LIVES = {
+    "a job ends with its primary replica": ([*BEGIN, DONE, *REST], POLICY, JobState.SUCCEEDED, 1, ()),
+    "a worker may end before": ([*BEGIN, machine.Exited(WORKER, 0)], POLICY, JobState.RUNNING, 1, {CHIEF, OTHER}),
+    "a slice ends with all hosts": ([*BEGIN, machine.Exited(HOST, 0)], SLICE, JobState.RUNNING, 1, HOSTS - {HOST}),
+    "three crashes may pass, and a fourth not": ([BEGIN[0], *CRASHES], ONE, JobState.FAILED, 4, ()),
+    "a worker may be lost five times": ([*BEGIN, *LOST], POLICY, JobState.RUNNING, 1, UNITS),
+    "the sixth time it takes the job along": ([*BEGIN, *LOST, *RESTART], POLICY, JobState.PENDING, 2, ()),
+    "or at once, if the job asks for it": ([*BEGIN, *RESTART], WHOLE, JobState.PENDING, 2, ()),
+    "a success is not canceled": ([*BEGIN, DONE, JobEvent.CANCEL_ASKED, *REST], POLICY, JobState.SUCCEEDED, 1, ()),
+}
+
+
+@pytest.mark.parametrize(("events", "policy", "state", "attempt", "live"), LIVES.values(), ids=LIVES)
+def test_what_follows_from_events(
+    events: list[machine.Event], policy: Policy, state: JobState, attempt: int, live: Collection[str]
+) -> None:
     progress = Progress()
     for event in events:
-        progress, _ = advance(progress, event, policy)
-    return progress
-
-
-RUNNING = (JobEvent.ADMITTED, JobEvent.PROVISIONED)
-
-
-def test_the_end_of_the_primary_replica_is_the_end_of_the_job() -> None:
-    progress, commands = advance(after(*RUNNING), machine.Exited(CHIEF, 0), POLICY)
-    assert progress.state is JobState.RUNNING
-    assert commands == (StopUnits(frozenset({WORKER, OTHER}), warned=False),)
-    for unit in (WORKER, OTHER):
-        progress, _ = advance(progress, machine.Exited(unit, 143), POLICY)
-    assert progress.state is JobState.SUCCEEDED
-
-
-def test_a_worker_may_end_before_the_primary_replica() -> None:
-    progress = after(*RUNNING, machine.Exited(WORKER, 0))
-    assert progress.state is JobState.RUNNING
-    assert progress.live == {CHIEF, OTHER}
-
-
-def test_a_slice_has_ended_when_all_its_hosts_have() -> None:
-    hosts = frozenset({"workerpool0-0.0", "workerpool0-0.1"})
-    policy = Policy(hosts, hosts, restarts_as_whole=True)
-    progress = after(*RUNNING, machine.Exited("workerpool0-0.0", 0), policy=policy)
-    assert (progress.state, progress.decided) == (JobState.RUNNING, None)
-
-
-@pytest.mark.parametrize("status", [134, 139])
-def test_a_crash_that_may_pass_is_tried_again_three_times(status: int) -> None:
-    policy = Policy(frozenset({CHIEF}), frozenset({CHIEF}))
-    events: list[machine.Event] = [JobEvent.ADMITTED]
-    for attempt in range(1, 4):
-        events += [JobEvent.PROVISIONED, machine.Exited(CHIEF, status)]
-        progress = after(*events, policy=policy)
-        assert (progress.state, progress.attempt) == (JobState.PENDING, attempt + 1)
-    progress = after(*events, JobEvent.PROVISIONED, machine.Exited(CHIEF, status), policy=policy)
-    assert progress.state is JobState.FAILED
-
-
-def test_a_worker_that_is_lost_too_often_takes_the_job_along() -> None:
-    lost = [machine.Lost(WORKER), machine.Exited(WORKER, 143)]
-    assert after(*RUNNING, *lost * 5).attempt == 1
-    rest = [machine.Lost(WORKER), *(machine.Exited(unit, 143) for unit in sorted(UNITS))]
-    progress = after(*RUNNING, *lost * 5, *rest)
-    assert (progress.state, progress.attempt) == (JobState.PENDING, 2)
-
-
-def test_a_job_that_succeeds_while_it_is_cancelled_has_succeeded() -> None:
-    progress = after(*RUNNING, machine.Exited(CHIEF, 0), JobEvent.CANCEL_ASKED)
-    assert progress.state is JobState.CANCELLING
-    for unit in (WORKER, OTHER):
-        progress, _ = advance(progress, machine.Exited(unit, 143), POLICY)
-    assert progress.state is JobState.SUCCEEDED
+        progress, commands = advance(progress, event, policy)
+        if event is DONE:
+            assert commands == (StopUnits(frozenset({WORKER, OTHER}), warned=False),)
+    assert (progress.state, progress.attempt, progress.live) == (state, attempt, set(live))

@@ -12,7 +12,7 @@ import pytest
 from google.cloud import aiplatform_v1 as vertex
 from hypothesis import given
 from hypothesis import strategies as st
-from job_service import PARENT, pool, processes_of, read_entries, until
+from job_service import PARENT, pool, processes_of, read_entries
 
 from t5x_harness.google.vertex.jobs.endings import JobState
 from t5x_harness.google.vertex.jobs.trials import assign, grid, read_metrics, select, suggest, value_at, values_of
@@ -20,7 +20,7 @@ from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
 ACTIVE, SUCCEEDED, INFEASIBLE = 2, 4, 5
 DEFAULT, GRID, RANDOM = 0, 2, 3
-NUMBERS = {"parameter_id": "n", "integer_value_spec": {"min_value": 1, "max_value": 4}}
+ONE_TRIAL = {"max_trial_count": 1, "parallel_trial_count": 1}
 # Writes the same as cloudml-hypertune: one object per line, with all values as text.
 REPORT = """
 report() { printf '{"global_step": "%s", "loss": "%s", "trial": "%s"}\\n' $1 $2 $CLOUD_ML_TRIAL_ID; }
@@ -37,19 +37,14 @@ def trial(script: str) -> dict[str, Any]:
 GOOD = 'report 1 9$n > "$CLOUD_ML_HP_METRIC_FILE"; report 2 $n >> "$CLOUD_ML_HP_METRIC_FILE"'
 
 
-def tune(service: Any, script: str = GOOD, **fields: Any) -> Any:
-    study = {"metrics": [{"metric_id": "loss", "goal": 2}], "parameters": [NUMBERS], "algorithm": GRID}
-    job = {
-        "display_name": "tuning",
-        "study_spec": {**study, **fields.pop("study_spec", {})},
-        "trial_job_spec": {**trial(script), **fields.pop("trial_job_spec", {})},
-        **{"max_trial_count": 4, "parallel_trial_count": 2, **fields},
-    }
-    return service.ask("CreateHyperparameterTuningJob", parent=PARENT, hyperparameter_tuning_job=job)
+def tune(service: Any, script: str = GOOD, spec: Any = None, **fields: Any) -> Any:
+    """Starts a tuning job of four trials, two at once, that run a script."""
+    counts = {"max_trial_count": 4, "parallel_trial_count": 2}
+    return service.tune({**trial(script), **(spec or {})}, **{**counts, **fields})
 
 
 def test_trials_get_parameters_and_tell_metrics(service: Any) -> None:
-    created = tune(service)
+    created = tune(service, max_trial_count=9)  # more than the grid has
     assert created.state == JobState.QUEUED
     job = service.ended(created)
     assert job.state == JobState.SUCCEEDED
@@ -64,19 +59,9 @@ def test_trials_get_parameters_and_tell_metrics(service: Any) -> None:
     assert job.start_time.ToNanoseconds() <= job.end_time.ToNanoseconds()
 
 
-def test_the_best_measurement_counts_where_the_study_says_so(service: Any) -> None:
-    script = "report 1 2; report 2 7; exit 0"
-    job = service.ended(
-        tune(service, f'{{ {script[:-8]}; }} > "$CLOUD_ML_HP_METRIC_FILE"', max_trial_count=1, parallel_trial_count=1,
-             study_spec={"measurement_selection_type": 2})
-    )  # fmt: skip
-    assert job.trials[0].final_measurement.metrics[0].value == 2
-    assert job.trials[0].final_measurement.step_count == 1
-
-
 def test_what_a_trial_has_reported_before_it_runs_again_is_not_lost(service: Any) -> None:
     script = f'[ -e "$CLOUD_ML_HP_METRIC_FILE" ] && exit 0; {GOOD}; kill -ABRT $$'
-    job = service.ended(tune(service, script, max_trial_count=1, parallel_trial_count=1))
+    job = service.ended(tune(service, script, **ONE_TRIAL))
     assert job.trials[0].final_measurement.metrics[0].value == 1
 
 
@@ -111,18 +96,9 @@ def test_too_many_failed_trials_fail_the_job_and_end_the_others(service: Any) ->
     assert not processes_of(service.api.services.settings.folder)
 
 
-def test_a_cancelled_job_ends_its_trials(service: Any) -> None:
-    job = service.until(tune(service, "sleep 100"), lambda job: len(job.trials) == 2)
-    service.ask("CancelHyperparameterTuningJob", name=job.name)
-    job = service.ended(job)
-    assert (job.state, job.error.code) == (JobState.CANCELLED, 1)
-    assert [each.state for each in job.trials] == [INFEASIBLE, INFEASIBLE]
-    assert not processes_of(service.api.services.settings.folder)
-
-
 def test_the_log_says_what_the_service_does_otherwise(service: Any) -> None:
     spec = {"median_automated_stopping_spec": {"use_elapsed_duration": True}, "algorithm": DEFAULT}
-    job = service.ended(tune(service, max_trial_count=1, parallel_trial_count=1, study_spec=spec))
+    job = service.ended(tune(service, **ONE_TRIAL, study_spec=spec))
     assert service.said(job, "service")[:2] == [
         "study_spec.algorithm: the service's default is Bayesian optimization; here it is RANDOM_SEARCH",
         "study_spec.median_automated_stopping_spec has no effect here: no trial is stopped early",
@@ -144,13 +120,16 @@ def test_the_server_s_end_is_the_end_of_all_trials(service: Any) -> None:
     assert not processes_of(service.api.services.settings.folder)
 
 
-def test_a_tuning_job_is_listed_and_deleted_when_it_has_ended(service: Any) -> None:
-    job = service.in_state(tune(service, "sleep 100"), JobState.RUNNING)
+def test_a_tuning_job_is_canceled_with_its_trials_and_then_deleted(service: Any) -> None:
+    job = service.until(tune(service, "sleep 100"), lambda job: len(job.trials) == 2)
     with pytest.raises(ApiError) as refused:
         service.ask("DeleteHyperparameterTuningJob", name=job.name)
     assert refused.value.code is StatusCode.FAILED_PRECONDITION
     service.ask("CancelHyperparameterTuningJob", name=job.name)
-    service.ended(job)
+    ended = service.ended(job)
+    assert (ended.state, ended.error.code) == (JobState.CANCELLED, 1)
+    assert [each.state for each in ended.trials] == [INFEASIBLE, INFEASIBLE]
+    assert not processes_of(service.api.services.settings.folder)
     listed = service.ask("ListHyperparameterTuningJobs", parent=PARENT, filter='display_name="tuning"')
     assert [each.name for each in listed.hyperparameter_tuning_jobs] == [job.name]
     assert service.ask("DeleteHyperparameterTuningJob", name=job.name).done
@@ -159,17 +138,11 @@ def test_a_tuning_job_is_listed_and_deleted_when_it_has_ended(service: Any) -> N
 
 def test_each_trial_writes_below_the_job_s_output_and_into_its_log(service: Any) -> None:
     output = {"base_output_directory": {"output_uri_prefix": "gs://b/out"}}
-    job = service.ended(tune(service, f"echo $AIP_MODEL_DIR; {GOOD}", max_trial_count=1, parallel_trial_count=1,
-                             trial_job_spec={**trial(f"echo $AIP_MODEL_DIR; {GOOD}"), **output}))  # fmt: skip
+    job = service.ended(tune(service, f"echo $AIP_MODEL_DIR; {GOOD}", output, **ONE_TRIAL))
     entries = [e for e in read_entries(service.api.services.state, job.name) if e["logName"].endswith("workerpool0-0")]
     assert [e["textPayload"] for e in entries] == ["--fixed=1 --n=1", "gs://b/out/1/model/"]
     assert {e["resource"]["labels"]["job_id"] for e in entries} == {job.name.rpartition("/")[2]}
     assert {e["labels"]["ml.googleapis.com/trial_id"] for e in entries} == {"1"}
-
-
-def test_a_grid_that_is_smaller_than_the_job_ends_it(service: Any) -> None:
-    job = service.ended(tune(service, max_trial_count=9))
-    assert (job.state, len(job.trials)) == (JobState.SUCCEEDED, 4)
 
 
 def test_numbers_without_a_fraction_come_without_a_point(service: Any) -> None:
@@ -193,42 +166,38 @@ def test_metrics_are_read_by_steps_and_whatever_else_is_there_is_passed_over(tmp
         {"global_step": "3", "loss": "nan"},
         {"global_step": "x", "loss": "1"},
     ]
+    odd = [
+        '{"a":' + "[" * 60_000,
+        '{"loss": 1, "global_step": 1e300}',
+        '{"loss": 1, "global_step": Infinity}',
+        '{"loss": 1, "global_step": 4, "timestamp": 1e300}',
+        '{"loss": 1, "global_step": 5, "timestamp": NaN}',
+        '{"loss": NaN, "global_step": 6}',
+        '{"loss": 1e999, "global_step": 7}',
+        "no json",
+        "[1]",
+    ]
     file = tmp_path / "output.metrics"
-    file.write_text("\n".join([*map(json.dumps, lines), "no json", "[1]", '{"global_st']))
+    file.write_text("\n".join([*odd, *map(json.dumps, lines), '{"global_st']))
     found = read_metrics(file, study_of("loss", "accuracy"))
     assert [(each.step, each.values) for each in found] == [(1, {"loss": 0.75}), (2, {"loss": 0.5, "accuracy": 0.25})]
     assert read_metrics(tmp_path / "none", study_of("loss")) == []
 
 
 @pytest.mark.parametrize(
-    "odd",
+    ("study", "step"),
     [
-        '{"a":' + "[" * 60_000,
-        '{"loss": 1, "global_step": 1e300}',
-        '{"loss": 1, "global_step": Infinity}',
-        '{"loss": 1, "timestamp": 1e300}',
-        '{"loss": 1, "timestamp": NaN}',
-        '{"loss": NaN}',
-        '{"loss": 1e999}',
+        (study_of("loss", "accuracy"), 1),  # only a measurement with all metrics counts
+        (study_of("loss"), 2),
+        (study_of("loss", selection=2), 1),  # the best
+        (study_of("f1"), None),
     ],
 )
-def test_metrics_that_no_message_can_hold_are_passed_over(tmp_path: Path, odd: str) -> None:
-    file = tmp_path / "metrics"
-    file.write_text(f'{odd}\n{{"loss": 0.5, "global_step": 2}}\n')
-    assert [each.step for each in read_metrics(file, study_of("loss"))] == [2]
-
-
-def test_a_measurement_counts_only_with_all_metrics(tmp_path: Path) -> None:
+def test_the_measurement_of_a_trial(tmp_path: Path, study: Any, step: int | None) -> None:
     file = tmp_path / "output.metrics"
-    file.write_text('{"global_step": "1", "loss": "1", "accuracy": "1"}\n{"global_step": "2", "loss": "0.5"}\n')
-    both, loss = study_of("loss", "accuracy"), study_of("loss")
-    chosen = select(read_metrics(file, both), both)
-    assert chosen
-    assert chosen.step == 1
-    chosen = select(read_metrics(file, loss), loss)
-    assert chosen
-    assert chosen.step == 2
-    assert select(read_metrics(file, study_of("f1")), study_of("f1")) is None
+    file.write_text('{"global_step": "1", "loss": "0.25", "accuracy": "1"}\n{"global_step": "2", "loss": "0.5"}\n')
+    chosen = select(read_metrics(file, study), study)
+    assert (chosen and chosen.step) == step
 
 
 def test_metrics_of_the_real_library(service: Any, tmp_path: Path) -> None:
@@ -238,10 +207,9 @@ def test_metrics_of_the_real_library(service: Any, tmp_path: Path) -> None:
         "import hypertune\nreporter = hypertune.HyperTune()\n"
         "for step in range(3): reporter.report_hyperparameter_tuning_metric('loss', 1 / (step + 1), step)\n"
     )
-    spec = {"worker_pool_specs": [pool("python", str(program))]}
-    job = service.ended(tune(service, max_trial_count=1, parallel_trial_count=1, trial_job_spec=spec))
+    job = service.ended(service.tune({"worker_pool_specs": [pool("python", str(program))]}))
     assert job.trials[0].final_measurement.metrics[0].value == pytest.approx(1 / 3)
-    until(lambda: job.trials[0].final_measurement.step_count, lambda step: step == 2)
+    assert job.trials[0].final_measurement.step_count == 2
 
 
 LINEAR, LOG, REVERSE_LOG = 1, 2, 3
@@ -274,22 +242,16 @@ def integer(low: int, high: int, scale: int = LINEAR) -> dict[str, Any]:
     return {"parameter_id": "n", "integer_value_spec": {"min_value": low, "max_value": high}, "scale_type": scale}
 
 
-PLACES = st.floats(0, 1, exclude_max=True)
-
-
-@given(PLACES, st.sampled_from([LINEAR, LOG, REVERSE_LOG]), st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)))
-def test_doubles_are_in_their_range(place: float, scale: int, bounds: tuple[float, float]) -> None:
+@given(
+    st.floats(0, 1, exclude_max=True),
+    st.sampled_from([LINEAR, LOG, REVERSE_LOG]),
+    st.tuples(st.floats(1e-6, 1e6), st.floats(1e-6, 1e6)) | st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)),
+)
+def test_values_are_in_their_range_and_of_its_type(place: float, scale: int, bounds: tuple[float, float]) -> None:
     low, high = sorted(bounds)
-    (parameter,) = space(double(low, high, scale))
-    assert low <= float(value_at(parameter, place)) <= high
-
-
-@given(PLACES, st.sampled_from([LINEAR, LOG, REVERSE_LOG]), st.tuples(st.integers(1, 10**6), st.integers(1, 10**6)))
-def test_integers_are_whole_and_in_their_range(place: float, scale: int, bounds: tuple[int, int]) -> None:
-    low, high = sorted(bounds)
-    (parameter,) = space(integer(low, high, scale))
+    (parameter,) = space((integer if isinstance(low, int) else double)(low, high, scale))
     value = value_at(parameter, place)
-    assert isinstance(value, int)
+    assert type(value) is type(low)
     assert low <= value <= high
 
 
@@ -317,12 +279,6 @@ def test_choices_are_values_as_they_are_given() -> None:
     assert list(values_of(discrete)) == [1.5, 64]
 
 
-def test_conditional_parameters_are_asked_for_only_with_their_parent_s_values() -> None:
-    parameters = space(CONDITIONAL)
-    assert assign(parameters, lambda each: values_of(each)[0]) == {"optimizer": "sgd", "momentum": 0.5}
-    assert assign(parameters, lambda each: values_of(each)[-1]) == {"optimizer": "adam"}
-
-
 def test_a_condition_on_numbers_allows_for_rounding() -> None:
     below = {"parameter_id": "y", "integer_value_spec": {"min_value": 1, "max_value": 1}}
     condition = {"parent_discrete_values": {"values": [0.1 + 0.2]}, "parameter_spec": below}
@@ -335,11 +291,6 @@ def test_a_grid_has_every_assignment_once() -> None:
     assert list(grid(space(integer(1, 2), CONDITIONAL))) == [{"n": n, **rest} for n in (1, 2) for rest in below]
 
 
-def test_a_grid_search_ends_with_its_grid() -> None:
-    found = [suggest(study(GRID, integer(1, 3)), "seed", number) for number in range(5)]
-    assert found == [{"n": 1}, {"n": 2}, {"n": 3}, None, None]
-
-
 @pytest.mark.parametrize("algorithm", [DEFAULT, RANDOM])
 def test_values_at_random_are_the_same_for_the_same_study(algorithm: int) -> None:
     spec = study(algorithm, double(0, 1), CONDITIONAL)
@@ -349,3 +300,4 @@ def test_values_at_random_are_the_same_for_the_same_study(algorithm: int) -> Non
 
     assert suggested("seed") == suggested("seed") != suggested("other")
     assert len({each["x"] for each in suggested("seed")}) == 8
+    assert {(each["optimizer"], "momentum" in each) for each in suggested("seed")} == {("sgd", True), ("adam", False)}

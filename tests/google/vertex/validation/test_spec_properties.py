@@ -50,16 +50,11 @@ def test_each_fault_gives_exactly_its_violation(fault: Any) -> None:
         assert_only(fault, job)
 
 
-@given(job_documents.custom_jobs(), st.data())
-@settings(max_examples=200)
+@given(job_documents.custom_jobs() | job_documents.tuning_jobs(), st.data())
+@settings(max_examples=250)
 def test_a_fault_in_any_job_gives_exactly_its_violation(job: Any, data: st.DataObject) -> None:
-    assert_only(data.draw(st.sampled_from([fault for fault in job_faults.FAULTS if fault.fits(job)])), job)
-
-
-@given(job_documents.tuning_jobs(), st.sampled_from(job_faults.TUNING_FAULTS))
-@settings(max_examples=50)
-def test_a_fault_in_any_study_gives_exactly_its_violation(job: Any, fault: Any) -> None:
-    assert_only(fault, job)
+    faults = job_faults.TUNING_FAULTS if job.tunes else job_faults.FAULTS
+    assert_only(data.draw(st.sampled_from([fault for fault in faults if fault.fits(job)])), job)
 
 
 def test_every_rule_has_a_fault_that_breaks_it() -> None:
