@@ -17,34 +17,29 @@ from t5x_harness.spec import Finding, Location, Outcome, Severity, Stage
 
 UNREAD = "EMBEDDINGS = 250112"
 WRONG = "BATCH_SIZE = '16'"
+ABOVE = "# t5x-harness: ignore[GIN02]\n# read by a tool of ours\n\n"
 
 
-def shown_and_silenced(folder: Folder, text: str, **fields: object) -> tuple[list[str], list[str]]:
-    result = folder.lint(text, **fields)
-    return [f.code for f in result.findings], [f.code for f in result.silenced]
-
-
-def test_a_comment_at_the_end_of_the_line_silences_its_codes(folder: Folder) -> None:
-    assert shown_and_silenced(folder, f"{RUN}{UNREAD}\n") == (["GIN02"], [])
-    assert shown_and_silenced(folder, f"{RUN}{UNREAD}  # t5x-harness: ignore[GIN02]\n") == ([], ["GIN02"])
-    assert shown_and_silenced(folder, f"{RUN}{UNREAD}  # t5x-harness: ignore[GIN01, GIN02]\n") == ([], ["GIN02"])
-    assert shown_and_silenced(folder, f"{RUN}{UNREAD}  # t5x-harness: ignore[GIN01]\n") == (["GIN02"], [])
-
-
-def test_a_comment_of_its_own_silences_the_line_below_the_comments(folder: Folder) -> None:
-    above = "# t5x-harness: ignore[GIN02]\n# read by a tool of ours\n\n"
-    assert shown_and_silenced(folder, f"{RUN}{above}{UNREAD}\n") == ([], ["GIN02"])
-    assert shown_and_silenced(folder, f"{RUN}{above}OTHER = 1\n{UNREAD}\n") == (["GIN02"], ["GIN02"])
-
-
-def test_a_file_may_silence_codes_in_all_of_it(folder: Folder) -> None:
-    text = f"# t5x-harness: ignore-file[GIN02]\n{RUN}{UNREAD}\nOTHER = 1\n"
-    assert shown_and_silenced(folder, text) == ([], ["GIN02", "GIN02"])
-
-
-def test_a_comment_in_an_included_file_holds_there(folder: Folder) -> None:
+@pytest.mark.parametrize(
+    ("lines", "shown", "silenced"),
+    [
+        (f"{UNREAD}\n", 1, 0),
+        (f"{UNREAD}  # t5x-harness: ignore[GIN02]\n", 0, 1),
+        (f"{UNREAD}  # t5x-harness: ignore[GIN01, GIN02]\n", 0, 1),
+        (f"{UNREAD}  # t5x-harness: ignore[GIN01]\n", 1, 0),
+        (f"{ABOVE}{UNREAD}\n", 0, 1),
+        (f"{ABOVE}OTHER = 1\n{UNREAD}\n", 1, 1),
+        (f"# t5x-harness: ignore-file[GIN02]\n{UNREAD}\nOTHER = 1\n", 0, 2),
+        ("include 'part.gin'\nOTHER = 1\n", 1, 1),
+    ],
+)
+def test_a_comment_silences_its_line_the_line_below_or_its_file(
+    folder: Folder, lines: str, shown: int, silenced: int
+) -> None:
     folder.write({"part.gin": f"{UNREAD}  # t5x-harness: ignore[GIN02]\n"})
-    assert shown_and_silenced(folder, f"{RUN}include 'part.gin'\nOTHER = 1\n") == (["GIN02"], ["GIN02"])
+    result = folder.lint(RUN + lines)
+    assert [f.code for f in result.findings] == ["GIN02"] * shown
+    assert [f.code for f in result.silenced] == ["GIN02"] * silenced
 
 
 def test_ignored_codes_are_left_out_everywhere_and_do_not_fail_the_stage(folder: Folder) -> None:

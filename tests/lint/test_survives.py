@@ -10,9 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gin
 import pytest
-from gin import config_parser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linting import RUN, T5X, Folder, lint
@@ -236,28 +234,7 @@ def test_any_text_is_read_or_complained_about(text: str) -> None:
         lint(RunSpec(("run.gin",), (text,), cwd=folder))
 
 
-_LITERALS = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.lists(inner, max_size=3).map(tuple)
-        | st.dictionaries(st.text(max_size=4) | st.integers(), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
 _NAMES = st.from_regex(r"[A-Z][A-Z_]{0,5}", fullmatch=True)
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(_NAMES, _LITERALS), min_size=1, max_size=6))
-def test_macros_come_to_what_gin_comes_to(statements: list[tuple[str, Any]]) -> None:
-    text = "".join(f"{name} = {value!r}\n" for name, value in statements)
-    parsed, problems = parsing.parse(text)
-    assert problems == ()
-    mine = {s.selector: s.value for s in parsed if isinstance(s, config_parser.BindingStatement)}
-    gin.clear_config()
-    gin.parse_config(text)
-    assert mine == {name: gin.query_parameter(f"{name}/gin.macro.value") for name in mine}
 
 
 @settings(max_examples=100, deadline=None)

@@ -18,10 +18,12 @@ from t5x_harness.spec import (
     Outcome,
     Reason,
     RunResult,
+    RunSettings,
     RunSpec,
     Severity,
     Stage,
     StageResult,
+    StandInPolicy,
 )
 
 LOCATION = Location("t5x/configs/runs/pretrain.gin", 12, (Location("run.gin", 3), Location("base.gin", 7)))
@@ -79,6 +81,7 @@ GOOD = RunResult(
     steps=4,
     metrics={"train/loss": {2: 1.5, 4: float("nan")}},
     checkpoints=(Checkpoint(4, "m/checkpoint_4", 9),),
+    predictions=({"inputs": ["a"]},),
     standins=("a vocabulary of 32000 pieces for gs://b/v.model", "a checkpoint at step 10"),
     bindings=(
         BoundValue("X", None, Assignment("7", Location("--gin bindings", 1)), (Assignment("6", LOCATION),)),
@@ -86,9 +89,14 @@ GOOD = RunResult(
     ),
 )
 BAD = RunResult(
-    RunSpec(("a/long_name_of_a_config.gin",), mode=Mode.EVAL, slice="v4-16"),
+    RunSpec(
+        ("a/long_name_of_a_config.gin",),
+        mode=Mode.EVAL,
+        slice="v4-16",
+        settings=RunSettings(until=Stage.PLAN, standins=StandInPolicy.ALL),
+    ),
     (
-        StageResult(Stage.LINT, Outcome.FAILED, findings=(ERROR, WARNING, NOTE), seconds=0.2),
+        StageResult(Stage.LINT, Outcome.FAILED, findings=(ERROR, WARNING, NOTE), seconds=0.2, log_tail="chatter"),
         StageResult(Stage.RESOLVE, Outcome.NOT_RUN, not_checked=("resolve: not run, because lint failed",)),
         StageResult(Stage.PLAN, Outcome.NOT_RUN, not_checked=("plan: not run, because lint failed",)),
     ),
