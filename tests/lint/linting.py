@@ -82,9 +82,9 @@ class Folder:
         assert len(found) == 1, self.findings(gin, **fields)
         return found[0]
 
-    def said(self, gin: str, place: str) -> tuple[str, str | None]:
+    def said(self, gin: str, place: str, **fields: object) -> tuple[str, str | None]:
         """Returns message and fix of the only finding with a code and place, given as ``GIN16 error 3 > a.gin:1``."""
-        finding = self.only(gin, place.split()[0])
+        finding = self.only(gin, place.split()[0], **fields)
         at = finding.location
         lines = [str(each).removeprefix("run.gin:") for each in (*at.included_from, at)] if at else []
         assert f"{finding.code} {finding.severity} {' > '.join(lines)}" == place

@@ -30,16 +30,6 @@ def test_the_same_binding_twice_in_one_file(folder: Folder) -> None:
     )
 
 
-def test_a_parameter_of_a_block_bound_again_below(folder: Folder) -> None:
-    block = "utils.SaveCheckpointConfig:\n  keep = 2\n  keep = 3\n"
-    folder.write({"run.gin": RUN + block + "train/utils.DatasetConfig.seed = 1\n"})
-    (finding,) = undone(folder, "run.gin")
-    assert (finding.location, finding.message) == (
-        Location("run.gin", 11),
-        "utils.SaveCheckpointConfig.keep = 2 is bound again in line 12, to 3",
-    )
-
-
 def test_the_same_macro_in_two_sibling_includes_is_noted(folder: Folder) -> None:
     folder.write({"a.gin": SIZES, "b.gin": "BATCH_SIZE = 256\n"})
     folder.write({"run.gin": RUN + "include 'a.gin'\ninclude 'b.gin'\n"})
@@ -136,12 +126,3 @@ def test_a_macro_whose_reader_is_bound_anew_is_not_misspelt(folder: Folder) -> N
         "train/utils.DatasetConfig.mixture_or_task_name"
     )
     assert finding.edits == ()
-
-
-def test_a_macro_beside_its_own_parameter_can_go(folder: Folder) -> None:
-    gin = RUN + "BATCH_SIZE = 8\ntrain/utils.DatasetConfig.batch_size = 16\n"
-    gin += "train_eval/utils.DatasetConfig.batch_size = 16\n"
-    (finding,) = folder.findings(gin)
-    assert (finding.code, finding.severity) == ("GIN02", Severity.WARNING)
-    assert finding.message.endswith("train/utils.DatasetConfig.batch_size, which read it, is 16 (run.gin:11)")
-    assert finding.fix == "remove it, or use %BATCH_SIZE in train/utils.DatasetConfig.batch_size"
