@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from t5x_harness.spec import Edit, Finding, Location, Mode, Severity, Stage
@@ -124,19 +124,18 @@ class Rule:
             )
 
 
-def rules_in(package: str, path: Iterable[str], stage: Stage) -> tuple[Rule, ...]:
+def rules_in(package: str, stage: Stage) -> tuple[Rule, ...]:
     """Collects the rules that the modules of a package define, ordered by code, so that no list of them has to be kept.
 
     Args:
-      package: its full name.
-      path: its folders.
+      package: its full name, which may be that of the package whose import calls this.
       stage: the stage whose rules they are.
 
     Raises:
       TypeError: two rules find mistakes with the same code.
     """
     found: dict[str, Rule] = {}
-    for module in pkgutil.iter_modules(path):
+    for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
         for rule in vars(importlib.import_module(f"{package}.{module.name}")).values():
             if isinstance(rule, Rule) and rule.name:
                 other = found.setdefault(rule.code, rule)

@@ -244,15 +244,6 @@ class GinConfig:
                 return statement
         return None
 
-    @staticmethod
-    def finalize() -> None:
-        """Ends the parsing as T5X does: gin checks that all macros and references exist, and locks the config.
-
-        Raises:
-          ValueError: a macro or reference does not exist; the message is gin's.
-        """
-        gin.finalize()
-
     def missing(self) -> list[BindingKey]:
         """Returns the bindings that something reads and that are still ``%gin.REQUIRED``."""
         read = {name for _, value in self.items() for name in self.references(value)}
@@ -264,7 +255,7 @@ class GinConfig:
 
 
 def parse(spec: RunSpec, t5x_parent: Path) -> GinConfig:
-    """Parses a run's files and bindings into this process's gin state, up to :meth:`GinConfig.finalize`.
+    """Parses a run's files and bindings into this process's gin state, up to ``gin.finalize``.
 
     In a config, ``import __main__ as train_script`` means the binary that T5X was started with. While the config is
     parsed, ``__main__`` is the runtime's module for the mode.

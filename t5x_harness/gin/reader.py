@@ -25,7 +25,7 @@ from t5x_harness.gin.program import (
     MacroBinding,
     Statement,
 )
-from t5x_harness.gin.snapshot import Snapshot
+from t5x_harness.gin.snapshot import Snapshot, canonical
 from t5x_harness.gin.sources import SourceFinder, definer_of_constants, may_register
 from t5x_harness.gin.symbols import FileScope, Registry
 from t5x_harness.gin.values import Reference
@@ -94,7 +94,7 @@ class _GinReader:
         buckets = Path(os.path.abspath(spec.settings.gcs_root)) if spec.settings.gcs_root else None
         self._files = FileFinder(Path(os.path.abspath(spec.cwd)), spec.search_paths, t5x_parent, self._modules, buckets)
         self._snapshot = Snapshot(t5x_parent, self._modules)
-        self._registry = Registry(self._snapshot.canonical)
+        self._registry = Registry(canonical)
         self._statements: list[Statement] = []
         self._problems: list[Problem] = []
         self._opened: list[str] = []

@@ -74,7 +74,7 @@ class Snapshot:
 
     def find(self, name: str) -> Configurable | None:
         """Looks up a full name; ``__main__`` means T5X's binaries."""
-        name = self.canonical(BINARIES.get(name, name))
+        name = canonical(BINARIES.get(name, name))
         module = self.module_of(name)
         if module is None or module == BUILTINS:
             return None
@@ -100,10 +100,6 @@ class Snapshot:
         required, optional = tuple(signature.get("required", ())), signature.get("optional", ())
         takes_any, defaults = signature.get("any", False), signature.get("defaults", {})
         return Configurable(name, (*required, *optional), required, takes_any, defaults)
-
-    def canonical(self, name: str) -> str:
-        """Returns the canonical name of a thing that several modules of a library export: ``seqio.Evaluator``."""
-        return _canonical(name)
 
     def doubt(self, name: str) -> str | None:
         """Returns why a library in use may differ from its record; None if nothing suggests that it does."""
@@ -165,7 +161,7 @@ class Snapshot:
 
     def is_class(self, name: str) -> bool:
         """Returns whether a full name is a recorded class."""
-        name = self.canonical(name)
+        name = canonical(name)
         module = self.module_of(name) or ""
         entry = _modules(module).get(module, {}).get(name[len(module) + 1 :], {})
         return bool(entry.get("class"))
@@ -242,7 +238,8 @@ def _modules(name: str) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
 
 
 @functools.lru_cache(maxsize=4096)
-def _canonical(name: str) -> str:
+def canonical(name: str) -> str:
+    """Returns the canonical name of a thing that several modules of a library export: ``seqio.Evaluator``."""
     module = _recorded_module(name)
     if module is None:
         return name

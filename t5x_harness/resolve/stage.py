@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 
+import gin
 import seqio
 from t5x import utils
 
@@ -218,7 +219,7 @@ def resolve(
     report.not_checked += config.program.clone_doubts
     if not _complete(config, report):
         return Resolved(config, None, standins, registrations)
-    config.finalize()
+    gin.finalize()  # which checks, as in T5X, that all macros and references exist, and locks the config
     run = Resolved(config, config.build("model"), standins, registrations, roles_of(config))
     report.fact("model", f"{type(run.model).__name__}, {type(run.model.module).__name__}" if run.model else "none")
     for role in run.roles:

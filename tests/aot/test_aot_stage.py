@@ -12,7 +12,7 @@ from local_run import LocalRun
 
 from t5x_harness.aot import libtpu
 from t5x_harness.aot.compiling import Compiler
-from t5x_harness.aot.rules.programs import AOT01
+from t5x_harness.aot.rules import AOT01
 from t5x_harness.aot.search import FitGrid, Fits, FitSearch, smallest
 from t5x_harness.aot.variants import advise
 from t5x_harness.findings.rule import FILES, training

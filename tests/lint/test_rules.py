@@ -76,7 +76,7 @@ def finder(context):
 
 def test_a_module_of_a_package_of_rules_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = _package(tmp_path, monkeypatch, one=_FINDER, two="NUMBER = 1")
-    (rule,) = rules_in(package, [str(tmp_path / package)], Stage.LINT)
+    (rule,) = rules_in(package, Stage.LINT)
     assert (rule.code, rule.stage, rule.name) == ("GIN99", Stage.LINT, "Finder")
     with contextlib.closing(rule.findings(None, lambda _: (None, "name"))) as found:
         assert next(found) == Finding("GIN99", Severity.ERROR, Stage.LINT, "x", None, "x", "name")
@@ -85,4 +85,4 @@ def test_a_module_of_a_package_of_rules_is_found(tmp_path: Path, monkeypatch: py
 def test_a_second_rule_with_the_same_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = _package(tmp_path, monkeypatch, one=_FINDER, two=_FINDER.replace("finder", "copy"))
     with pytest.raises(TypeError, match="two rules of lint find GIN99: Finder and Copy"):
-        rules_in(package, [str(tmp_path / package)], Stage.LINT)
+        rules_in(package, Stage.LINT)

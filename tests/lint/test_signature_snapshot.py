@@ -14,7 +14,7 @@ from linting import RUN, T5X, Folder
 from make_snapshot import main, snapshot_text
 
 from t5x_harness.gin.files import ModuleFinder
-from t5x_harness.gin.snapshot import LIBRARIES, Snapshot
+from t5x_harness.gin.snapshot import LIBRARIES, Snapshot, canonical
 
 API = Path(__file__).parents[1] / "reference" / "api.json"
 
@@ -66,7 +66,7 @@ def test_it_knows_the_libraries_by_each_of_their_names() -> None:
     assert evaluator == snapshot.find("seqio.Evaluator")
     assert evaluator.parameters is not None
     assert "logger_cls" in evaluator.parameters
-    assert snapshot.canonical("seqio.evaluation.Evaluator.evaluate") == "seqio.Evaluator.evaluate"
+    assert canonical("seqio.evaluation.Evaluator.evaluate") == "seqio.Evaluator.evaluate"
     assert snapshot.find("seqio.evaluation.Evaluator.evaluate") is not None
     assert snapshot.find("optax.adamw").parameters[:2] == ("learning_rate", "b1")  # type: ignore[union-attr,index]
     assert snapshot.find("seqio.Evalator") is None

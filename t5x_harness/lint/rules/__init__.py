@@ -5,4 +5,4 @@ from __future__ import annotations
 from t5x_harness.findings.rule import rules_in
 from t5x_harness.spec import Stage
 
-RULES = rules_in(__name__, __path__, Stage.LINT)
+RULES = rules_in(__name__, Stage.LINT)

@@ -1,8 +1,9 @@
-"""AOT01 and AOT02: programs that need more memory than a device has, or that no TPU can run."""
+"""AOT01 and AOT02, which the compiler finds: programs that no device has the memory for, or that no TPU can run."""
 
 from __future__ import annotations
 
 from t5x_harness.findings.rule import FILES, Example, Rule, training
+from t5x_harness.spec import Stage
 
 _MODEL = """\
 import jax.numpy as jnp
@@ -33,6 +34,7 @@ AOT01 = Rule(
     "AOT01",
     "program that does not fit the memory of a device",
     name="OutOfDeviceMemory",
+    stage=Stage.AOT,
     why=(
         "On the slice, the compiler says RESOURCE_EXHAUSTED after minutes of setup, and the job ends. The memory for "
         "parameters and optimizer is known before (MSH09), but only the compiler knows the memory for activations and "
@@ -51,6 +53,7 @@ AOT02 = Rule(
     "AOT02",
     "program that cannot be lowered for a TPU",
     name="NotForTpu",
+    stage=Stage.AOT,
     why=(
         "Some operations of JAX exist for CPUs only, such as the eigenvalues of a matrix that is not symmetric. "
         "A run here accepts them; the job stops when it traces its first step."
@@ -58,3 +61,6 @@ AOT02 = Rule(
     bad=_spectral("abs(jnp.linalg.eigvals(kernel @ kernel.T)).max()"),
     good=_spectral("abs(kernel).max()"),
 )
+
+
+RULES = (AOT01, AOT02)
