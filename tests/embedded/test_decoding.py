@@ -290,16 +290,6 @@ def test_the_most_steps_can_be_read_from_the_loop() -> None:
 X = np.arange(24).reshape(2, 3, 4)
 
 
-def test_beams_are_added_merged_and_split_again() -> None:
-    for offset in (0, 1):
-        added = decoding.add_beam_dim(jnp.asarray(X), 5, offset)
-        np.testing.assert_array_equal(added, np.repeat(np.expand_dims(X, offset + 1), 5, axis=offset + 1))
-        flat = decoding.flatten_beam_dim(added, offset)
-        np.testing.assert_array_equal(flat, np.repeat(X, 5, axis=offset))
-        np.testing.assert_array_equal(decoding.flat_batch_beam_expand(jnp.asarray(X), 5, offset), flat)
-        np.testing.assert_array_equal(decoding.unflatten_beam_dim(flat, X.shape[offset], 5, offset), added)
-
-
 @pytest.mark.parametrize("one_hot", [True, False])
 def test_gathering_beams_indexes_every_row_by_its_own_choice(one_hot: bool) -> None:
     picked = decoding.gather_beams({"a": jnp.asarray(X)}, jnp.array([[2, 2], [0, 1]]), 2, 3, 2, one_hot)["a"]

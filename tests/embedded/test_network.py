@@ -163,20 +163,6 @@ def init(module: Any, *args: Any, **kwargs: Any) -> Any:
     return module.init({"params": KEY, "dropout": KEY}, *args, **kwargs)
 
 
-def softmax(x: np.ndarray) -> np.ndarray:
-    e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
-
-
-def test_dropout_of_the_hidden_layer_is_the_same_at_all_positions() -> None:
-    module = layers.MlpBlock(intermediate_dim=16, activations=("linear",), intermediate_dropout_rate=0.5)
-    variables = init(module, X)
-    same = jnp.broadcast_to(X[:, :1], X.shape)
-    dropped = module.apply(variables, same, rngs={"dropout": KEY})
-    np.testing.assert_allclose(dropped[:, 0], dropped[:, 2], rtol=1e-5, atol=1e-6)
-    assert np.abs(np.asarray(dropped - module.apply(variables, same, deterministic=True))).max() > 1e-2
-
-
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_unknown_activations_are_named() -> None:
     with pytest.raises(ValueError, match="'rellu' is not an activation: give a function, 'linear', or the name of one"):
@@ -232,21 +218,6 @@ def test_relative_positions_fall_into_the_buckets_of_the_paper(
     np.testing.assert_array_equal(biases, np.stack([expected, np.add(expected, 100)])[None])
 
 
-def attention_inputs() -> tuple[np.ndarray, ...]:
-    return tuple(RNG.randn(2, length, 4, 5).astype(np.float32) for length in (3, 6, 6))
-
-
-def test_attention_dropout_drops_a_key_for_all_queries() -> None:
-    query, key, _ = attention_inputs()
-    value = np.broadcast_to(np.eye(6, dtype=np.float32)[None, :, None], (2, 6, 4, 6))  # returns the weights themselves
-    got = np.asarray(layers.dot_product_attention(query, key, value, dropout_rng=KEY, dropout_rate=0.5))
-    kept = got > 0
-    np.testing.assert_array_equal(kept, np.broadcast_to(kept[:, :1], kept.shape))
-    assert 0 < kept.mean() < 1
-    weights = np.moveaxis(softmax(np.einsum("bqhd,bkhd->bhqk", query, key)), 1, 2)
-    np.testing.assert_allclose(got[kept], 2 * weights[kept], rtol=1e-4)
-
-
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 @pytest.mark.parametrize(
     ("change", "what"),
@@ -258,9 +229,8 @@ def test_attention_dropout_drops_a_key_for_all_queries() -> None:
     ],
 )
 def test_attention_names_the_shapes_that_differ(change: tuple[int, ...], what: str) -> None:
-    query, _, _ = attention_inputs()
     with pytest.raises(AssertionError, match=what):
-        layers.dot_product_attention(query, np.zeros(change), np.zeros(change))
+        layers.dot_product_attention(np.zeros((2, 3, 4, 5)), np.zeros(change), np.zeros(change))
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")

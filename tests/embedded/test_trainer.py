@@ -113,14 +113,6 @@ def test_training_takes_the_steps_and_writes_their_merged_metrics(
     }  # fmt: skip
 
 
-def test_every_step_has_a_key_of_its_own_that_depends_on_its_number_only(
-    made: trainer.Trainer, batch: dict[str, Any]
-) -> None:
-    noise = [float(made.train(iter([batch]), 1, start_step=step).result()["noise"].value) for step in range(3)]
-    keys = [jax.random.fold_in(jax.random.PRNGKey(3), step) for step in range(3)]
-    assert noise == [pytest.approx(float(jax.random.uniform(key))) for key in keys]
-
-
 def test_evaluation_merges_the_batches_of_each_task_and_leaves_the_state(
     made: trainer.Trainer, batch: dict[str, Any], tmp_path: Path
 ) -> None:

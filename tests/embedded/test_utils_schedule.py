@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 import pytest
@@ -46,12 +44,6 @@ def test_rate_is_the_product_of_its_factors(
     factors: str, settings_: dict[str, float], step: int, expected: float
 ) -> None:
     assert rate(step, factors, **settings_) == pytest.approx(expected, rel=1e-5)
-
-
-def test_default_is_warmup_then_inverse_root() -> None:
-    schedule = utils.create_learning_rate_scheduler()
-    assert float(schedule(500)) == pytest.approx(0.5 * 0.5 / math.sqrt(1000), rel=1e-5)
-    assert float(schedule(4000)) == pytest.approx(0.5 / math.sqrt(4000), rel=1e-5)
 
 
 def test_step_offset_moves_the_schedule() -> None:
