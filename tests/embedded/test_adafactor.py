@@ -172,70 +172,6 @@ def test_axis_names_give_the_rules() -> None:
     }
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_names_of_factor_dimensions_are_those_of_gin_files() -> None:
-    names = ("row", "col", "Column", "BATCH", "none", "unfactorized", ROW)
-    assert [adafactor.factor_name_to_factordim(n) for n in names] == [ROW, COLUMN, COLUMN, BATCH, NONE, NONE, ROW]
-    with pytest.raises(KeyError, match="'diagonal' is not a factor dimension"):
-        adafactor.factor_name_to_factordim("diagonal")
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_map_gives_the_value_of_the_first_pattern_found() -> None:
-    values = HParamMap([("bias$", 1), ("decoder", 2), (".*", 3)])
-    tree = {"decoder": {"bias": 0, "kernel": 0}, "encoder": {"kernel": 0}}
-    assert values(tree) == {"decoder": {"bias": 1, "kernel": 2}, "encoder": {"kernel": 3}}
-    with pytest.raises(KeyError, match=r"No rule fits parameter 'encoder/x'. Patterns: 'bias\$'"):
-        _ = HParamMap([("bias$", 1)])["encoder/x"]
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-@pytest.mark.parametrize(
-    ("build", "error", "message"),
-    [
-        (lambda: adafactor.Adafactor(factored=False, factor_map=HParamMap([])), ValueError, "factored=False"),
-        (lambda: adafactor.Adafactor(factor_map={"a": 1}), TypeError, "factor_map must be an HParamMap, not dict"),
-        (
-            lambda: adafactor.Adafactor(multiply_by_parameter_scale=1),
-            TypeError,
-            "a bool or an HParamMap, not int",
-        ),
-        (
-            lambda: adafactor.Adafactor().init_param_state(jnp.zeros((2, 3, 4)), "a/b"),
-            ValueError,
-            r"Parameter a/b has shape \(2, 3, 4\): a rank above 2 needs a factor rule",
-        ),
-        (
-            lambda: adafactor.Adafactor(factor_map=HParamMap([("a", (ROW,))])).init_param_state(
-                jnp.zeros((2, 3)), "a/b"
-            ),
-            ValueError,
-            r"Parameter a/b has shape \(2, 3\), rank 2, but its factor rule .* has 1 dimensions",
-        ),
-        (
-            lambda: adafactor.Adafactor(logical_factor_rules={"x": ROW}).set_param_axes({"w": PartitionSpec("x", "y")}),
-            KeyError,
-            "lack axis 'y' of parameter w",
-        ),
-        (
-            lambda: adafactor.Adafactor(logical_factor_rules={"x": "row", "y": "col", "z": "none"}).set_param_axes(
-                {"w": PartitionSpec("x", "y", "z")}
-            ),
-            ValueError,
-            "Parameter w is factored along rows and columns, so no axis can be NONE: x=ROW, y=COLUMN, z=NONE",
-        ),
-        (
-            lambda: adafactor.Adafactor().create({"w": jnp.ones(2)}).apply_gradient({"w": jnp.ones(2)}),
-            ValueError,
-            "no learning rate",
-        ),
-    ],
-)
-def test_mistakes_are_named(build: Any, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        build()
-
-
 @pytest.mark.embedded("T5X compares definitions by identity")
 def test_equal_settings_make_equal_definitions() -> None:
     # Two states can be combined only if their definitions are equal, because these are part of the tree's structure.
@@ -250,3 +186,66 @@ def test_frozen_parameters_stay_frozen() -> None:
     assert isinstance(made.target, flax.core.FrozenDict)
     assert isinstance(made.state.param_states, flax.core.FrozenDict)
     assert isinstance(made.optimizer_def, optimizers.OptimizerDef)
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+class TestErrors:
+    def test_names_of_factor_dimensions_are_those_of_gin_files(self) -> None:
+        names = ("row", "col", "Column", "BATCH", "none", "unfactorized", ROW)
+        assert [adafactor.factor_name_to_factordim(n) for n in names] == [ROW, COLUMN, COLUMN, BATCH, NONE, NONE, ROW]
+        with pytest.raises(KeyError, match="'diagonal' is not a factor dimension"):
+            adafactor.factor_name_to_factordim("diagonal")
+
+    def test_a_map_gives_the_value_of_the_first_pattern_found(self) -> None:
+        values = HParamMap([("bias$", 1), ("decoder", 2), (".*", 3)])
+        tree = {"decoder": {"bias": 0, "kernel": 0}, "encoder": {"kernel": 0}}
+        assert values(tree) == {"decoder": {"bias": 1, "kernel": 2}, "encoder": {"kernel": 3}}
+        with pytest.raises(KeyError, match=r"No rule fits parameter 'encoder/x'. Patterns: 'bias\$'"):
+            _ = HParamMap([("bias$", 1)])["encoder/x"]
+
+    @pytest.mark.parametrize(
+        ("build", "error", "message"),
+        [
+            (lambda: adafactor.Adafactor(factored=False, factor_map=HParamMap([])), ValueError, "factored=False"),
+            (lambda: adafactor.Adafactor(factor_map={"a": 1}), TypeError, "factor_map must be an HParamMap, not dict"),
+            (
+                lambda: adafactor.Adafactor(multiply_by_parameter_scale=1),
+                TypeError,
+                "a bool or an HParamMap, not int",
+            ),
+            (
+                lambda: adafactor.Adafactor().init_param_state(jnp.zeros((2, 3, 4)), "a/b"),
+                ValueError,
+                r"Parameter a/b has shape \(2, 3, 4\): a rank above 2 needs a factor rule",
+            ),
+            (
+                lambda: adafactor.Adafactor(factor_map=HParamMap([("a", (ROW,))])).init_param_state(
+                    jnp.zeros((2, 3)), "a/b"
+                ),
+                ValueError,
+                r"Parameter a/b has shape \(2, 3\), rank 2, but its factor rule .* has 1 dimensions",
+            ),
+            (
+                lambda: adafactor.Adafactor(logical_factor_rules={"x": ROW}).set_param_axes(
+                    {"w": PartitionSpec("x", "y")}
+                ),
+                KeyError,
+                "lack axis 'y' of parameter w",
+            ),
+            (
+                lambda: adafactor.Adafactor(logical_factor_rules={"x": "row", "y": "col", "z": "none"}).set_param_axes(
+                    {"w": PartitionSpec("x", "y", "z")}
+                ),
+                ValueError,
+                "Parameter w is factored along rows and columns, so no axis can be NONE: x=ROW, y=COLUMN, z=NONE",
+            ),
+            (
+                lambda: adafactor.Adafactor().create({"w": jnp.ones(2)}).apply_gradient({"w": jnp.ones(2)}),
+                ValueError,
+                "no learning rate",
+            ),
+        ],
+    )
+    def test_mistakes_are_named(self, build: Any, error: type[Exception], message: str) -> None:
+        with pytest.raises(error, match=message):
+            build()

@@ -62,15 +62,6 @@ def test_formats_are_told_apart(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert "expected the format CheckpointTypes.T5X, found CheckpointTypes.T5X_TF" in caplog.text
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-@pytest.mark.parametrize("content", [b"", b"no checkpoint at all"])
-def test_another_file_is_refused_by_path(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "checkpoint").write_bytes(content)
-    message = rf"{tmp_path}/checkpoint is not a checkpoint: .* begins with {content[:21]!r}"
-    with pytest.raises(ValueError, match=message):
-        checkpoint_utils.detect_checkpoint_type(str(tmp_path / "checkpoint"))
-
-
 def test_restore_parameters_say_where_each_leaf_lies(tmp_path: Path) -> None:
     manager = checkpoints.OrbaxCheckpointManagerInterface(str(tmp_path), state(), partitioner())
     manager.save(state())
@@ -142,12 +133,6 @@ def test_the_best_stay_with_the_latest(run: Path, settings: dict[str, Any], kept
     for step in LOSSES:
         writer.save(state(step=step))
     assert list(writer.all_steps()) == kept
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_another_mode_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="metric_mode is 'best'"):
-        checkpoints.SaveBestCheckpointer(shapes(state()), partitioner(), str(tmp_path), metric_mode="best")
 
 
 @pytest.mark.embedded("T5X cuts chunks of the older layout otherwise")
@@ -244,45 +229,6 @@ def test_biases_of_every_layer_stay_in_their_layers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(leaves["target/decoder/layers_1/relpos_bias/rel_embedding"], np.ones(BIAS))
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_variables_that_the_model_lacks_are_refused_unless_allowed(tmp_path: Path, converted: Any) -> None:
-    variables, expected = converted
-    write(tmp_path, variables)
-    inference = {name: leaf for name, leaf in expected.items() if name.startswith(("target", "state/step"))}
-    with pytest.raises(ValueError, match=r"leaves that the model has not: state/param_states/.*strict=False"):
-        checkpoint_importer.restore_from_t5_checkpoint(nested(inference), tmp_path)
-    leaves = checkpoint_importer.restore_from_t5_checkpoint(nested(inference), tmp_path, strict=False)
-    assert flat(leaves).keys() == inference.keys()
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"target/encoder/encoder_norm/scale": LARGER}, r"encoder_norm/scale has shape \(8,\) in .* and \(9,\) in"),
-        ({"target/extra/kernel": LARGER}, "lacks 1 leaves of the model: target/extra/kernel"),
-    ],
-)
-def test_a_model_of_another_size_is_refused_by_name(tmp_path: Path, converted: Any, change: Any, message: str) -> None:
-    variables, expected = converted
-    write(tmp_path, variables)
-    with pytest.raises(ValueError, match=message):
-        checkpoint_importer.restore_from_t5_checkpoint(nested(expected | change), tmp_path)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_unknown_variables_are_named(tmp_path: Path) -> None:
-    write(tmp_path, {"encoder/novelty": np.ones(2, np.float32)})
-    with pytest.raises(ValueError, match="No translation is known for 1 variables: encoder/novelty"):
-        checkpoint_importer.restore_from_t5_checkpoint({}, tmp_path)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_folder_without_checkpoint_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"{tmp_path} is not a TensorFlow checkpoint"):
-        checkpoint_importer.load_tf_ckpt(tmp_path)
-
-
 def own_translator() -> checkpoint_importer.CheckpointTranslator:
     translator = checkpoint_importer.CheckpointTranslator()
 
@@ -317,3 +263,50 @@ def test_own_rules_translate_other_models(tmp_path: Path) -> None:
         assert int(restored.step) == 7
     legacy.convert_from_tf_checkpoint(prefix, translator=translator)
     np.testing.assert_array_equal(legacy.restore(step=7).params["scale"], np.ones(4))
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+class TestErrors:
+    @pytest.mark.parametrize("content", [b"", b"no checkpoint at all"])
+    def test_another_file_is_refused_by_path(self, tmp_path: Path, content: bytes) -> None:
+        (tmp_path / "checkpoint").write_bytes(content)
+        message = rf"{tmp_path}/checkpoint is not a checkpoint: .* begins with {content[:21]!r}"
+        with pytest.raises(ValueError, match=message):
+            checkpoint_utils.detect_checkpoint_type(str(tmp_path / "checkpoint"))
+
+    def test_another_mode_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="metric_mode is 'best'"):
+            checkpoints.SaveBestCheckpointer(shapes(state()), partitioner(), str(tmp_path), metric_mode="best")
+
+    def test_variables_that_the_model_lacks_are_refused_unless_allowed(self, tmp_path: Path, converted: Any) -> None:
+        variables, expected = converted
+        write(tmp_path, variables)
+        inference = {name: leaf for name, leaf in expected.items() if name.startswith(("target", "state/step"))}
+        with pytest.raises(ValueError, match=r"leaves that the model has not: state/param_states/.*strict=False"):
+            checkpoint_importer.restore_from_t5_checkpoint(nested(inference), tmp_path)
+        leaves = checkpoint_importer.restore_from_t5_checkpoint(nested(inference), tmp_path, strict=False)
+        assert flat(leaves).keys() == inference.keys()
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"target/encoder/encoder_norm/scale": LARGER}, r"encoder_norm/scale has shape \(8,\) in .* and \(9,\) in"),
+            ({"target/extra/kernel": LARGER}, "lacks 1 leaves of the model: target/extra/kernel"),
+        ],
+    )
+    def test_a_model_of_another_size_is_refused_by_name(
+        self, tmp_path: Path, converted: Any, change: Any, message: str
+    ) -> None:
+        variables, expected = converted
+        write(tmp_path, variables)
+        with pytest.raises(ValueError, match=message):
+            checkpoint_importer.restore_from_t5_checkpoint(nested(expected | change), tmp_path)
+
+    def test_unknown_variables_are_named(self, tmp_path: Path) -> None:
+        write(tmp_path, {"encoder/novelty": np.ones(2, np.float32)})
+        with pytest.raises(ValueError, match="No translation is known for 1 variables: encoder/novelty"):
+            checkpoint_importer.restore_from_t5_checkpoint({}, tmp_path)
+
+    def test_a_folder_without_checkpoint_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=f"{tmp_path} is not a TensorFlow checkpoint"):
+            checkpoint_importer.load_tf_ckpt(tmp_path)

@@ -137,18 +137,6 @@ def test_leaves_can_be_renamed_dropped_and_filled_in() -> None:
     assert flat(loaded).keys() == {"target/enc/kernel", "target/scale"}
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(
-        ValueError, match=r"lacks 5 of the model's leaves:\n  target/dec/kernel \(it has target/enc/kernel\)"
-    ):
-        checkpointer(RECORDED, state(layer="dec")).restore()
-    with pytest.raises(
-        ValueError, match=rf"target/enc/kernel has shape \(8, 4\) in checkpoint {RECORDED}/checkpoint_3 and \(16, 4\)"
-    ):
-        checkpointer(RECORDED, state(rows=16)).restore()
-
-
 def test_a_step_is_saved_once(tmp_path: Path) -> None:
     writer = checkpointer(tmp_path)
     writer.save(state())
@@ -179,14 +167,6 @@ def test_the_input_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
     assert int(next(fresh)) == 2
     with pytest.raises(ValueError, match=r"no state of the input pipeline: .*checkpoint_1/train_ds-000-of-001 is"):
         checkpointer(tmp_path, dataset_iterator=fresh).restore(step=1)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_pipeline_with_state_names_the_fix(tmp_path: Path) -> None:
-    stateful = tf.data.Dataset.from_generator(lambda: iter(range(5)), output_signature=tf.TensorSpec((), tf.int32))
-    with pytest.raises(tf.errors.FailedPreconditionError) as refusal:
-        checkpointer(tmp_path, dataset_iterator=iter(stateful)).save(state())
-    assert "SaveCheckpointConfig.save_dataset = False" in refusal.value.__notes__[0]
 
 
 def test_a_copy_in_another_place_and_storage_restores(tmp_path: Path) -> None:
@@ -247,25 +227,6 @@ def test_damage_is_named(tmp_path: Path, damage: str, message: str) -> None:
         checkpointer(tmp_path).restore()
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"step": 3, "path": "x"}, "restore takes step or path, not both: step=3, path='x'"),
-        ({"step": 9}, r"checkpoint_9 does not exist \(checkpoints beside it: \[3\]\)"),
-        ({"path": "/absent/model"}, "/absent/model does not exist"),
-        (
-            {"path": str(Path(__file__).parents[1] / "reference" / "checkpoint_8")},
-            "checkpoint_8 is a checkpoint in orbax layout",
-        ),
-        ({"path": str(RECORDED)}, r"holds \['checkpoint_3'\]"),
-    ],
-)
-def test_a_checkpoint_that_is_not_there_is_named(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        checkpointer(RECORDED).restore(**arguments)
-
-
 @pytest.mark.embedded("it is about the text of an error")
 def test_scripts_that_convert_for_transformers_read_this_layout_alone(tmp_path: Path) -> None:
     """The scripts of transformers read ``load_t5x_checkpoint(path)["target"]["encoder"]["layers_0"]…`` in this way."""
@@ -275,14 +236,6 @@ def test_scripts_that_convert_for_transformers_read_this_layout_alone(tmp_path: 
     convert = f"t5x-harness convert {ORBAX} --to transformers --output FOLDER makes a model of transformers of it"
     with pytest.raises(ValueError, match=re.escape(f"which OrbaxCheckpointManagerInterface restores; {convert}")):
         checkpoints.load_t5x_checkpoint(str(ORBAX))
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"No checkpoint after step 0 in '{tmp_path}'; steps there: \[\]"):
-        checkpointer(tmp_path).restore()
-    with pytest.raises(ValueError, match=rf"{tmp_path}/checkpoint is not the file of a T5X checkpoint"):
-        checkpoints.load_t5x_checkpoint(str(tmp_path))
 
 
 def test_stored_arrays_describe_themselves() -> None:
@@ -295,12 +248,53 @@ def test_stored_arrays_describe_themselves() -> None:
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_folders_of_checkpoints_are_told_by_name(tmp_path: Path) -> None:
-    for name in ("checkpoint_2", "checkpoint_10", "checkpoint_7.tmp-123", "checkpoint_x", "other_3"):
-        (tmp_path / name).mkdir()
-    assert list(checkpoints.all_steps(str(tmp_path))) == [2, 10]
-    assert checkpoints.get_checkpoint_dir(str(tmp_path), 5) == str(tmp_path / "checkpoint_5")
-    assert checkpoints.get_checkpoint_dir("d", 5, step_format_fixed_length=4) == "d/checkpoint_0005"
-    assert checkpoints.get_step_from_checkpoint_dir("d/checkpoint_0005/") == ("d", 5)
-    with pytest.raises(ValueError, match="'d/checkpoint' is not a checkpoint folder"):
-        checkpoints.get_step_from_checkpoint_dir("d/checkpoint")
+class TestErrors:
+    def test_what_cannot_be_is_refused(self) -> None:
+        with pytest.raises(
+            ValueError, match=r"lacks 5 of the model's leaves:\n  target/dec/kernel \(it has target/enc/kernel\)"
+        ):
+            checkpointer(RECORDED, state(layer="dec")).restore()
+        with pytest.raises(
+            ValueError,
+            match=rf"target/enc/kernel has shape \(8, 4\) in checkpoint {RECORDED}/checkpoint_3 and \(16, 4\)",
+        ):
+            checkpointer(RECORDED, state(rows=16)).restore()
+
+    def test_a_pipeline_with_state_names_the_fix(self, tmp_path: Path) -> None:
+        stateful = tf.data.Dataset.from_generator(lambda: iter(range(5)), output_signature=tf.TensorSpec((), tf.int32))
+        with pytest.raises(tf.errors.FailedPreconditionError) as refusal:
+            checkpointer(tmp_path, dataset_iterator=iter(stateful)).save(state())
+        assert "SaveCheckpointConfig.save_dataset = False" in refusal.value.__notes__[0]
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"step": 3, "path": "x"}, "restore takes step or path, not both: step=3, path='x'"),
+            ({"step": 9}, r"checkpoint_9 does not exist \(checkpoints beside it: \[3\]\)"),
+            ({"path": "/absent/model"}, "/absent/model does not exist"),
+            (
+                {"path": str(Path(__file__).parents[1] / "reference" / "checkpoint_8")},
+                "checkpoint_8 is a checkpoint in orbax layout",
+            ),
+            ({"path": str(RECORDED)}, r"holds \['checkpoint_3'\]"),
+        ],
+    )
+    def test_a_checkpoint_that_is_not_there_is_named(self, arguments: dict[str, Any], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            checkpointer(RECORDED).restore(**arguments)
+
+    def test_an_empty_folder_has_no_checkpoint(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=rf"No checkpoint after step 0 in '{tmp_path}'; steps there: \[\]"):
+            checkpointer(tmp_path).restore()
+        with pytest.raises(ValueError, match=rf"{tmp_path}/checkpoint is not the file of a T5X checkpoint"):
+            checkpoints.load_t5x_checkpoint(str(tmp_path))
+
+    def test_folders_of_checkpoints_are_told_by_name(self, tmp_path: Path) -> None:
+        for name in ("checkpoint_2", "checkpoint_10", "checkpoint_7.tmp-123", "checkpoint_x", "other_3"):
+            (tmp_path / name).mkdir()
+        assert list(checkpoints.all_steps(str(tmp_path))) == [2, 10]
+        assert checkpoints.get_checkpoint_dir(str(tmp_path), 5) == str(tmp_path / "checkpoint_5")
+        assert checkpoints.get_checkpoint_dir("d", 5, step_format_fixed_length=4) == "d/checkpoint_0005"
+        assert checkpoints.get_step_from_checkpoint_dir("d/checkpoint_0005/") == ("d", 5)
+        with pytest.raises(ValueError, match="'d/checkpoint' is not a checkpoint folder"):
+            checkpoints.get_step_from_checkpoint_dir("d/checkpoint")

@@ -128,88 +128,6 @@ def test_restored_dtypes_are_those_of_t5x(tmp_path: Path) -> None:
     assert manager(tmp_path / "low", low).restore(step=3).params["scale"].dtype == jnp.bfloat16
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_missing_leaves_come_from_the_fallback_or_are_named(tmp_path: Path) -> None:
-    save(tmp_path, state())
-    model = state(layer="dec")
-    reader = manager(tmp_path, model)
-    with pytest.raises(ValueError, match=r"(?s)checkpoint_3/state lacks 5 .*target/dec/kernel .*fallback_to_scratch"):
-        reader.restore(step=3)
-    fallback = state(step=0, layer="dec").replace_params(jax.tree.map(lambda x: x * 0 + 5, model.params)).state_dict()
-    leaves = flat(reader.restore(step=3, fallback_state=fallback).state_dict())
-    np.testing.assert_array_equal(leaves["target/dec/kernel"], np.full((8, 4), 5.0))
-    np.testing.assert_array_equal(leaves["target/scale"], SCALE)
-    assert leaves["state/step"] == 3
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_leaves_can_be_dropped_and_put_in_but_not_renamed(tmp_path: Path) -> None:
-    save(tmp_path, state())
-    fresh = state(step=0).replace_params(jax.tree.map(jnp.zeros_like, state().params)).state_dict()
-    dropped = manager(tmp_path).restore(
-        step=3, state_transformation_fns=[assignment(("target/scale", None))], fallback_state=fresh
-    )
-    np.testing.assert_array_equal(dropped.params["scale"], np.zeros(4))
-    np.testing.assert_array_equal(dropped.params["enc"]["kernel"], KERNEL)
-
-    def put_in(stored: Any, target: Any) -> Any:
-        return {**stored, "target": {**stored["target"], "scale": np.full((4,), 7, np.float32)}}
-
-    np.testing.assert_array_equal(
-        manager(tmp_path).restore(step=3, state_transformation_fns=[put_in]).params["scale"], np.full(4, 7.0)
-    )
-    rename = assignment(("(.*)/dec/(.*)", r"\1/enc/\2"))
-    with pytest.raises(ValueError, match=r"target/dec/kernel from target/enc/kernel.*T5X cannot rename"):
-        manager(tmp_path, state(layer="dec")).restore(step=3, state_transformation_fns=[rename])
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_another_shape_is_named_with_both(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    save(tmp_path, state())
-    with pytest.raises(
-        ValueError,
-        match=rf"target/enc/kernel has shape \(8, 4\) in checkpoint {tmp_path}/checkpoint_3 and \(16, 4\) in the model",
-    ):
-        manager(tmp_path, state(rows=16)).restore(step=3)
-    whole = state(optimizer=factoring_adafactor(factored=False))  # state of another shape is accepted, as in T5X
-    restored = manager(tmp_path, whole).restore(step=3)
-    assert restored.param_states["enc"]["kernel"].v.shape == (1,)
-    assert "state/param_states/enc/kernel/v has shape (1,) in checkpoint" in caplog.text
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_state_with_untrained_parameters_is_refused_as_t5x_cannot_restore_it(tmp_path: Path) -> None:
-    kernels = traverse_util.ModelParamTraversal(lambda path, _: "kernel" in path)
-    partial = state(optimizer=optimizers.MultiOptimizer([(kernels, factoring_adafactor())]))
-    save(tmp_path, partial)
-    with pytest.raises(ValueError, match=r"keeps no state for state/param_states/scale .* T5X cannot restore"):
-        manager(tmp_path, partial).restore(step=3)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({}, r"restore takes either step or path: step=None, path=None"),
-        ({"step": 3, "path": "x"}, r"restore takes either step or path: step=3, path='x'"),
-        ({"step": 9}, r"{folder}/checkpoint_9 is not a checkpoint: it has no folder 'state'. Steps in {folder}: \[3\]"),
-        ({"path": "/absent/checkpoint_1"}, r"/absent/checkpoint_1 is not a checkpoint: .* Steps in /absent: \[\]"),
-        ({"path": "/absent/model"}, r"'/absent/model' is not a checkpoint folder: its name should be checkpoint_STEP"),
-    ],
-)
-def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:
-    save(tmp_path, state())
-    with pytest.raises(ValueError, match=message.format(folder=tmp_path)):
-        manager(tmp_path).restore(**arguments)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_folder_that_cannot_be_is_refused_and_not_made(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=rf"neither '{tmp_path}/a/b' nor '{tmp_path}/a' exists"):
-        checkpoints.OrbaxCheckpointManagerInterface(str(tmp_path / "a" / "b"), state(), partitioner())
-    assert not (tmp_path / "a").exists()
-
-
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [
@@ -263,18 +181,6 @@ def test_the_input_pipeline_goes_on_where_it_was(tmp_path: Path) -> None:
         manager(tmp_path / "without", dataset_iterator=fresh).restore(step=3)
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_the_dataset_handler_needs_an_iterator(tmp_path: Path) -> None:
-    handler = checkpoints.DatasetCheckpointHandler("train_ds-000-of-001", should_write_dataset_ckpt=True)
-    for method in (handler.save, handler.restore):
-        with pytest.raises(ValueError, match="DatasetArgs holds no iterator"):
-            method(tmp_path, checkpoints.DatasetArgs())
-    idle = checkpoints.DatasetCheckpointHandler("train_ds-000-of-001", should_write_dataset_ckpt=False)
-    idle.save(tmp_path, checkpoints.DatasetArgs())
-    assert idle.restore(tmp_path) is None
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_change_before_saving_is_saved(tmp_path: Path) -> None:
     def double(saved: Any, infos: Any) -> Any:
         assert infos["target"]["scale"].name == "target/scale"
@@ -284,3 +190,96 @@ def test_a_change_before_saving_is_saved(tmp_path: Path) -> None:
     writer.save(state(), state_transformation_fns=[double])
     writer.close()
     np.testing.assert_array_equal(manager(tmp_path).restore(step=3).params["scale"], 2 * SCALE)
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+class TestErrors:
+    def test_missing_leaves_come_from_the_fallback_or_are_named(self, tmp_path: Path) -> None:
+        save(tmp_path, state())
+        model = state(layer="dec")
+        reader = manager(tmp_path, model)
+        with pytest.raises(
+            ValueError, match=r"(?s)checkpoint_3/state lacks 5 .*target/dec/kernel .*fallback_to_scratch"
+        ):
+            reader.restore(step=3)
+        fallback = (
+            state(step=0, layer="dec").replace_params(jax.tree.map(lambda x: x * 0 + 5, model.params)).state_dict()
+        )
+        leaves = flat(reader.restore(step=3, fallback_state=fallback).state_dict())
+        np.testing.assert_array_equal(leaves["target/dec/kernel"], np.full((8, 4), 5.0))
+        np.testing.assert_array_equal(leaves["target/scale"], SCALE)
+        assert leaves["state/step"] == 3
+
+    def test_leaves_can_be_dropped_and_put_in_but_not_renamed(self, tmp_path: Path) -> None:
+        save(tmp_path, state())
+        fresh = state(step=0).replace_params(jax.tree.map(jnp.zeros_like, state().params)).state_dict()
+        dropped = manager(tmp_path).restore(
+            step=3, state_transformation_fns=[assignment(("target/scale", None))], fallback_state=fresh
+        )
+        np.testing.assert_array_equal(dropped.params["scale"], np.zeros(4))
+        np.testing.assert_array_equal(dropped.params["enc"]["kernel"], KERNEL)
+
+        def put_in(stored: Any, target: Any) -> Any:
+            return {**stored, "target": {**stored["target"], "scale": np.full((4,), 7, np.float32)}}
+
+        np.testing.assert_array_equal(
+            manager(tmp_path).restore(step=3, state_transformation_fns=[put_in]).params["scale"], np.full(4, 7.0)
+        )
+        rename = assignment(("(.*)/dec/(.*)", r"\1/enc/\2"))
+        with pytest.raises(ValueError, match=r"target/dec/kernel from target/enc/kernel.*T5X cannot rename"):
+            manager(tmp_path, state(layer="dec")).restore(step=3, state_transformation_fns=[rename])
+
+    def test_another_shape_is_named_with_both(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        save(tmp_path, state())
+        shapes_of = rf"has shape \(8, 4\) in checkpoint {tmp_path}/checkpoint_3 and \(16, 4\) in the model"
+        with pytest.raises(ValueError, match=f"target/enc/kernel {shapes_of}"):
+            manager(tmp_path, state(rows=16)).restore(step=3)
+        whole = state(optimizer=factoring_adafactor(factored=False))  # state of another shape is accepted, as in T5X
+        restored = manager(tmp_path, whole).restore(step=3)
+        assert restored.param_states["enc"]["kernel"].v.shape == (1,)
+        assert "state/param_states/enc/kernel/v has shape (1,) in checkpoint" in caplog.text
+
+    def test_a_state_with_untrained_parameters_is_refused_as_t5x_cannot_restore_it(self, tmp_path: Path) -> None:
+        kernels = traverse_util.ModelParamTraversal(lambda path, _: "kernel" in path)
+        partial = state(optimizer=optimizers.MultiOptimizer([(kernels, factoring_adafactor())]))
+        save(tmp_path, partial)
+        with pytest.raises(ValueError, match=r"keeps no state for state/param_states/scale .* T5X cannot restore"):
+            manager(tmp_path, partial).restore(step=3)
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({}, r"restore takes either step or path: step=None, path=None"),
+            ({"step": 3, "path": "x"}, r"restore takes either step or path: step=3, path='x'"),
+            (
+                {"step": 9},
+                r"{folder}/checkpoint_9 is not a checkpoint: it has no folder 'state'. Steps in {folder}: \[3\]",
+            ),
+            ({"path": "/absent/checkpoint_1"}, r"/absent/checkpoint_1 is not a checkpoint: .* Steps in /absent: \[\]"),
+            (
+                {"path": "/absent/model"},
+                r"'/absent/model' is not a checkpoint folder: its name should be checkpoint_STEP",
+            ),
+        ],
+    )
+    def test_a_checkpoint_that_is_not_there_is_named(
+        self, tmp_path: Path, arguments: dict[str, Any], message: str
+    ) -> None:
+        save(tmp_path, state())
+        with pytest.raises(ValueError, match=message.format(folder=tmp_path)):
+            manager(tmp_path).restore(**arguments)
+
+    def test_a_folder_that_cannot_be_is_refused_and_not_made(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=rf"neither '{tmp_path}/a/b' nor '{tmp_path}/a' exists"):
+            checkpoints.OrbaxCheckpointManagerInterface(str(tmp_path / "a" / "b"), state(), partitioner())
+        assert not (tmp_path / "a").exists()
+
+    def test_the_dataset_handler_needs_an_iterator(self, tmp_path: Path) -> None:
+        handler = checkpoints.DatasetCheckpointHandler("train_ds-000-of-001", should_write_dataset_ckpt=True)
+        for method in (handler.save, handler.restore):
+            with pytest.raises(ValueError, match="DatasetArgs holds no iterator"):
+                method(tmp_path, checkpoints.DatasetArgs())
+        idle = checkpoints.DatasetCheckpointHandler("train_ds-000-of-001", should_write_dataset_ckpt=False)
+        idle.save(tmp_path, checkpoints.DatasetArgs())
+        assert idle.restore(tmp_path) is None
+        assert list(tmp_path.iterdir()) == []

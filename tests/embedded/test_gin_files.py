@@ -152,14 +152,6 @@ def test_short_flags_become_bindings() -> None:
     ]
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_short_flag_without_value_is_explained() -> None:
-    with pytest.raises(ValueError, match="must be of the form") as error:
-        gin_utils.rewrite_gin_args(["--gin.SIZE", "3"])
-    assert str(error.value) == "Gin bindings must be of the form '--gin.<param>=<value>', got: --gin.SIZE"
-    assert error.value.__notes__ == ["The value belongs into the same argument, after '=' and without a space."]
-
-
 class Writer:
     def __init__(self) -> None:
         self.texts: list[tuple[int, dict[str, str]]] = []
@@ -182,14 +174,6 @@ def test_config_is_written_to_file_and_tensorboard(tmp_path: Path) -> None:
     assert writer.flushed == 1
     gin_utils.summarize_gin_config(str(tmp_path), None, 0)
     assert (tmp_path / "config.gin").read_text() == text
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(TypeError, match="installed gin-config can't show where bindings come from"):
-        gin_utils.get_gin_config_str(show_provenance=True)
-    with pytest.raises(ValueError, match=r"pass the config through t5x\.config_utils\.prepare_to_summarize before"):
-        fdl.build(config_utils.summarize_fiddle_config)("runs/1", None, 0)
 
 
 def test_functions_for_configs() -> None:
@@ -251,31 +235,6 @@ def test_flags_make_a_function_without_arguments(given: Any) -> None:
     assert fdl.build(config)() == ("runs/1", 5)
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_without_flags_fiddle_is_not_used(given: Any) -> None:
-    given()
-    assert not config_utils.using_fdl()
-    with pytest.raises(AssertionError, match="needs --fdl_config or --fdl_config_file"):
-        config_utils.config_with_fiddle(train)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_gin_beside_fiddle_is_refused(given: Any) -> None:
-    given(here("base"), "--gin_file=run.gin")
-    with pytest.raises(ValueError, match="Must pass exactly one") as error:
-        config_utils.config_with_fiddle(train)
-    assert str(error.value).startswith("Must pass exactly one of `--fdl_config_file`, `--fdl_config`, or `--gin_file`")
-    assert str(error.value).endswith("--gin_file=['run.gin'].")
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_config_of_another_function_is_refused(given: Any) -> None:
-    given(here("of_other"))
-    with pytest.raises(ValueError, match="must configure") as error:
-        config_utils.config_with_fiddle(train)
-    assert f"must configure {__name__}.train, but they configure {__name__}.other." in str(error.value)
-
-
 def test_config_is_written_as_text_and_json(given: Any, tmp_path: Path) -> None:
     given(here("base"), f"--fdl.model_dir='{tmp_path}'", "--fdl.steps=3")
     fdl.build(config_utils.config_with_fiddle(train))()
@@ -291,3 +250,39 @@ def test_preparing_and_sanitizing_leave_the_original_alone() -> None:
     assert prepared.summarize_config_fn.get_current_fiddle_config() is original
     assert config_utils.sanitize_summary_getter(prepared).summarize_config_fn.get_current_fiddle_config is None
     assert "get_current_fiddle_config" not in original.summarize_config_fn.__arguments__
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+class TestErrors:
+    def test_short_flag_without_value_is_explained(self) -> None:
+        with pytest.raises(ValueError, match="must be of the form") as error:
+            gin_utils.rewrite_gin_args(["--gin.SIZE", "3"])
+        assert str(error.value) == "Gin bindings must be of the form '--gin.<param>=<value>', got: --gin.SIZE"
+        assert error.value.__notes__ == ["The value belongs into the same argument, after '=' and without a space."]
+
+    def test_what_cannot_be_is_refused(self) -> None:
+        with pytest.raises(TypeError, match="installed gin-config can't show where bindings come from"):
+            gin_utils.get_gin_config_str(show_provenance=True)
+        with pytest.raises(ValueError, match=r"pass the config through t5x\.config_utils\.prepare_to_summarize before"):
+            fdl.build(config_utils.summarize_fiddle_config)("runs/1", None, 0)
+
+    def test_without_flags_fiddle_is_not_used(self, given: Any) -> None:
+        given()
+        assert not config_utils.using_fdl()
+        with pytest.raises(AssertionError, match="needs --fdl_config or --fdl_config_file"):
+            config_utils.config_with_fiddle(train)
+
+    def test_gin_beside_fiddle_is_refused(self, given: Any) -> None:
+        given(here("base"), "--gin_file=run.gin")
+        with pytest.raises(ValueError, match="Must pass exactly one") as error:
+            config_utils.config_with_fiddle(train)
+        assert str(error.value).startswith(
+            "Must pass exactly one of `--fdl_config_file`, `--fdl_config`, or `--gin_file`"
+        )
+        assert str(error.value).endswith("--gin_file=['run.gin'].")
+
+    def test_config_of_another_function_is_refused(self, given: Any) -> None:
+        given(here("of_other"))
+        with pytest.raises(ValueError, match="must configure") as error:
+            config_utils.config_with_fiddle(train)
+        assert f"must configure {__name__}.train, but they configure {__name__}.other." in str(error.value)

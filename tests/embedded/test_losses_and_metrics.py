@@ -73,14 +73,6 @@ def test_without_weights_every_target_counts_one() -> None:
     assert weight_sum == 6
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"logits of shape \(2, 3, 5\) and targets of shape \(2, 3, 1\)"):
-        losses.compute_weighted_cross_entropy(jnp.asarray(LOGITS), jnp.ones((2, 3, 1), jnp.int32))
-    with pytest.raises(ValueError, match=r"'PER_WORD'; use a number or one of NUM_REAL_TARGET_TOKENS, NUM_TOTAL_"):
-        losses.convert_special_loss_normalizing_factor_to_enum("PER_WORD")
-
-
 # Two packed sequences and padding; one sequence and padding, without a second one.
 PACKED = {
     "decoder_target_tokens": jnp.array([[5, 6, 7, 8, 0], [5, 6, 0, 0, 0]]),
@@ -185,29 +177,6 @@ def test_merging_rates_and_times() -> None:
     assert time.compute() == 2.0
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_rates_with_durations_are_not_merged() -> None:
-    rate = metrics.TimeRate(duration=1.0, numerator=jnp.array(2.0))
-    with pytest.raises(AssertionError, match="before their durations are set"):
-        rate.merge(rate)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-@pytest.mark.parametrize(
-    ("metric", "message"),
-    [
-        (metrics.Step(steps=None), "Step has no step count: call replace_steps"),
-        (metrics.AveragePerStep(steps=1), "AveragePerStep has no total"),
-        (metrics.Time(), "Time has no duration: call replace_duration"),
-        (metrics.TimeRate(numerator=1), "TimeRate has no duration"),
-        (metrics.StepsPerTime(), "StepsPerTime has no duration"),
-    ],
-)
-def test_what_was_never_set_is_named(metric, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        metric.compute()
-
-
 def test_kinds_of_metrics_are_told_apart() -> None:
     assert metrics.is_metric_obj(metrics.Sum(total=1))
     assert not metrics.is_metric_obj(1)
@@ -277,14 +246,6 @@ def test_what_is_not_known_is_not_reported() -> None:
     assert got["non_padding_fraction/loss_weights"] == 1.0
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_weighted_accuracy_sums_the_weights_of_right_targets() -> None:
-    assert models.compute_weighted_accuracy(GUESSES, ANSWERS) == 5
-    assert models.compute_weighted_accuracy(GUESSES, ANSWERS, MASK) == 3
-    with pytest.raises(ValueError, match=r"logits of shape \(2, 4\) and targets of shape \(2, 4\)"):
-        models.compute_weighted_accuracy(GUESSES[..., 0], ANSWERS)
-
-
 def test_plain_metrics_are_sums_and_can_be_replaced() -> None:
     got = models.compute_metrics(
         GUESSES, ANSWERS, MASK, jnp.array(10.0), jnp.array(5.0), {"loss": metrics_lib.Sum(total=1.0)}
@@ -296,3 +257,37 @@ def test_plain_metrics_are_sums_and_can_be_replaced() -> None:
         "num_examples": 2.0,
         "num_tokens": 8.0,
     }
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+class TestErrors:
+    def test_what_cannot_be_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"logits of shape \(2, 3, 5\) and targets of shape \(2, 3, 1\)"):
+            losses.compute_weighted_cross_entropy(jnp.asarray(LOGITS), jnp.ones((2, 3, 1), jnp.int32))
+        with pytest.raises(ValueError, match=r"'PER_WORD'; use a number or one of NUM_REAL_TARGET_TOKENS, NUM_TOTAL_"):
+            losses.convert_special_loss_normalizing_factor_to_enum("PER_WORD")
+
+    def test_rates_with_durations_are_not_merged(self) -> None:
+        rate = metrics.TimeRate(duration=1.0, numerator=jnp.array(2.0))
+        with pytest.raises(AssertionError, match="before their durations are set"):
+            rate.merge(rate)
+
+    @pytest.mark.parametrize(
+        ("metric", "message"),
+        [
+            (metrics.Step(steps=None), "Step has no step count: call replace_steps"),
+            (metrics.AveragePerStep(steps=1), "AveragePerStep has no total"),
+            (metrics.Time(), "Time has no duration: call replace_duration"),
+            (metrics.TimeRate(numerator=1), "TimeRate has no duration"),
+            (metrics.StepsPerTime(), "StepsPerTime has no duration"),
+        ],
+    )
+    def test_what_was_never_set_is_named(self, metric, message) -> None:
+        with pytest.raises(ValueError, match=message):
+            metric.compute()
+
+    def test_weighted_accuracy_sums_the_weights_of_right_targets(self) -> None:
+        assert models.compute_weighted_accuracy(GUESSES, ANSWERS) == 5
+        assert models.compute_weighted_accuracy(GUESSES, ANSWERS, MASK) == 3
+        with pytest.raises(ValueError, match=r"logits of shape \(2, 4\) and targets of shape \(2, 4\)"):
+            models.compute_weighted_accuracy(GUESSES[..., 0], ANSWERS)

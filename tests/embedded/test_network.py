@@ -87,23 +87,6 @@ def test_packed_sequences_do_not_see_each_other(variables: Any) -> None:
     np.testing.assert_allclose(packed[0, 4:], alone[1, :2], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_what_cannot_be_is_refused(variables: Any) -> None:
-    with pytest.raises(AssertionError, match=r"encoder_input_tokens must have shape \[batch, length\], got \(5,\)"):
-        forward(variables, INPUTS[0], SHIFTED, TARGETS)
-    with pytest.raises(ValueError, match=r"must not be packed when decoding token by token.*set pack = False"):
-        forward(
-            variables,
-            jnp.zeros((2, 5, 16)),
-            INPUTS,
-            SHIFTED[:, :1],
-            SHIFTED[:, :1],
-            encoder_segment_ids=jnp.ones_like(INPUTS),
-            decode=True,
-            method=network.Transformer.decode,
-        )
-
-
 def by_layer(params: Any) -> Any:
     """Gives each scanned layer its own part of the parameters, under the names of layers that are not scanned."""
     stacks = {
@@ -163,12 +146,6 @@ def init(module: Any, *args: Any, **kwargs: Any) -> Any:
     return module.init({"params": KEY, "dropout": KEY}, *args, **kwargs)
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_unknown_activations_are_named() -> None:
-    with pytest.raises(ValueError, match="'rellu' is not an activation: give a function, 'linear', or the name of one"):
-        init(layers.MlpBlock(activations=("rellu",)), X)
-
-
 @pytest.mark.parametrize("one_hot", [True, False])
 def test_embeddings_are_looked_up_and_attended_to(one_hot: bool) -> None:
     module = layers.Embed(num_embeddings=7, features=8, one_hot=one_hot)
@@ -177,15 +154,6 @@ def test_embeddings_are_looked_up_and_attended_to(one_hot: bool) -> None:
     table = np.asarray(variables["params"]["embedding"])
     np.testing.assert_allclose(module.apply(variables, tokens), table[tokens], rtol=1e-6)
     np.testing.assert_allclose(module.apply(variables, X, method=module.attend), X @ table.T, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_tokens_that_are_no_integers_are_refused_unless_cast() -> None:
-    tokens = np.array([[1.0, 6.0]], np.float32)
-    with pytest.raises(ValueError, match=r"must be an integer or unsigned integer\. Token ids here are float32"):
-        init(layers.Embed(num_embeddings=7, features=8), tokens)
-    cast = layers.Embed(num_embeddings=7, features=8, cast_input_dtype=jnp.int32)
-    assert cast.init_with_output(KEY, tokens)[0].shape == (1, 2, 8)
 
 
 def bucket(back: int, *, bidirectional: bool, buckets: int, farthest: int) -> int:
@@ -216,32 +184,6 @@ def test_relative_positions_fall_into_the_buckets_of_the_paper(
         for q in range(40)
     ]
     np.testing.assert_array_equal(biases, np.stack([expected, np.add(expected, 100)])[None])
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-@pytest.mark.parametrize(
-    ("change", "what"),
-    [
-        ((1, 6, 4, 5), "batch sizes differ"),
-        ((2, 6, 3, 5), "numbers of heads differ"),
-        ((2, 6, 4, 2), "depths of query and key differ"),
-        ((2, 6, 5), "arrays of shape"),
-    ],
-)
-def test_attention_names_the_shapes_that_differ(change: tuple[int, ...], what: str) -> None:
-    with pytest.raises(AssertionError, match=what):
-        layers.dot_product_attention(np.zeros((2, 3, 4, 5)), np.zeros(change), np.zeros(change))
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_cache_takes_one_token_at_a_time() -> None:
-    module = layers.MultiHeadDotProductAttention(num_heads=2, head_dim=4)
-    variables = init(module, X, X, decode=True)
-    assert variables["cache"]["cached_key"].shape == (2, 2, 4, 3)
-    with pytest.raises(
-        ValueError, match=r"expected query shape \(2, 1, 2, 4\) instead got \(2, 3, 2, 4\)\. .* sequences of 3\."
-    ):
-        module.apply(variables, X, X, decode=True, mutable=["cache"])
 
 
 def mask_of(rows: list[str]) -> np.ndarray:
@@ -275,9 +217,60 @@ def test_masks_compare_queries_with_keys() -> None:
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_biases_add_up_and_nothing_stays_nothing() -> None:
-    np.testing.assert_array_equal(layers.combine_biases(jnp.ones((1, 2)), None, jnp.array([[1, 2]])), [[2, 3]])
-    assert layers.combine_biases(None) is None
-    assert layers.combine_masks(None, None) is None
-    with pytest.raises(AssertionError, match=r"same rank, got shapes \[\(2,\), \(1, 2\)\]"):
-        layers.combine_masks(jnp.ones(2), jnp.ones((1, 2)))
+class TestErrors:
+    def test_what_cannot_be_is_refused(self, variables: Any) -> None:
+        with pytest.raises(AssertionError, match=r"encoder_input_tokens must have shape \[batch, length\], got \(5,\)"):
+            forward(variables, INPUTS[0], SHIFTED, TARGETS)
+        with pytest.raises(ValueError, match=r"must not be packed when decoding token by token.*set pack = False"):
+            forward(
+                variables,
+                jnp.zeros((2, 5, 16)),
+                INPUTS,
+                SHIFTED[:, :1],
+                SHIFTED[:, :1],
+                encoder_segment_ids=jnp.ones_like(INPUTS),
+                decode=True,
+                method=network.Transformer.decode,
+            )
+
+    def test_unknown_activations_are_named(self) -> None:
+        with pytest.raises(
+            ValueError, match="'rellu' is not an activation: give a function, 'linear', or the name of one"
+        ):
+            init(layers.MlpBlock(activations=("rellu",)), X)
+
+    def test_tokens_that_are_no_integers_are_refused_unless_cast(self) -> None:
+        tokens = np.array([[1.0, 6.0]], np.float32)
+        with pytest.raises(ValueError, match=r"must be an integer or unsigned integer\. Token ids here are float32"):
+            init(layers.Embed(num_embeddings=7, features=8), tokens)
+        cast = layers.Embed(num_embeddings=7, features=8, cast_input_dtype=jnp.int32)
+        assert cast.init_with_output(KEY, tokens)[0].shape == (1, 2, 8)
+
+    @pytest.mark.parametrize(
+        ("change", "what"),
+        [
+            ((1, 6, 4, 5), "batch sizes differ"),
+            ((2, 6, 3, 5), "numbers of heads differ"),
+            ((2, 6, 4, 2), "depths of query and key differ"),
+            ((2, 6, 5), "arrays of shape"),
+        ],
+    )
+    def test_attention_names_the_shapes_that_differ(self, change: tuple[int, ...], what: str) -> None:
+        with pytest.raises(AssertionError, match=what):
+            layers.dot_product_attention(np.zeros((2, 3, 4, 5)), np.zeros(change), np.zeros(change))
+
+    def test_a_cache_takes_one_token_at_a_time(self) -> None:
+        module = layers.MultiHeadDotProductAttention(num_heads=2, head_dim=4)
+        variables = init(module, X, X, decode=True)
+        assert variables["cache"]["cached_key"].shape == (2, 2, 4, 3)
+        with pytest.raises(
+            ValueError, match=r"expected query shape \(2, 1, 2, 4\) instead got \(2, 3, 2, 4\)\. .* sequences of 3\."
+        ):
+            module.apply(variables, X, X, decode=True, mutable=["cache"])
+
+    def test_biases_add_up_and_nothing_stays_nothing(self) -> None:
+        np.testing.assert_array_equal(layers.combine_biases(jnp.ones((1, 2)), None, jnp.array([[1, 2]])), [[2, 3]])
+        assert layers.combine_biases(None) is None
+        assert layers.combine_masks(None, None) is None
+        with pytest.raises(AssertionError, match=r"same rank, got shapes \[\(2,\), \(1, 2\)\]"):
+            layers.combine_masks(jnp.ones(2), jnp.ones((1, 2)))

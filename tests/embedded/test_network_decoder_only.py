@@ -87,37 +87,6 @@ def test_a_prefix_without_its_length_is_what_the_first_position_sees() -> None:
     assert np.asarray(filled["cache"]["cached_key"] != 0).any((1, 2)).tolist() == [[True, True, False], [True] * 3]
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_cache_is_not_filled_and_read_at_once() -> None:
-    attention = layers.MultiHeadDotProductAttention(num_heads=2, head_dim=4)
-    with pytest.raises(ValueError, match=r"prefill and decode cannot both be true .* fill the cache .* first"):
-        attention.init(jax.random.PRNGKey(0), jnp.ones((2, 3, 8)), jnp.ones((2, 3, 8)), decode=True, prefill=True)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_position_biases_are_kept_for_decoding_and_for_one_length_and_direction() -> None:
-    biases = layers.RelativePositionBiases(num_buckets=4, max_distance=8, num_heads=2, dtype=jnp.float32)
-    variables = biases.init(jax.random.PRNGKey(0), 3, 3, False)
-    expected, first = biases.apply(variables, 3, 3, False, decode=True, mutable=["cache"])
-    kept = {"params": jax.tree.map(jnp.zeros_like, variables["params"]), **first}
-    np.testing.assert_array_equal(biases.apply(kept, 3, 3, False, decode=True), expected)
-    with pytest.raises(ValueError, match=r"expected to have shape \(1, 2, 4, 4\) but .* \(1, 2, 3, 3\)\. Decode with"):
-        biases.apply(kept, 4, 4, False, decode=True)
-    with pytest.raises(ValueError, match=r"not supported when `decode=True`: a token that is decoded sees none after"):
-        biases.apply(kept, 3, 3, True, decode=True)
-    with pytest.raises(ValueError, match=r"cannot be enabled during init.* biases kept would be those of parameters"):
-        biases.init(jax.random.PRNGKey(0), 3, 3, False, decode=True)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_prefix_language_models_need_to_know_where_the_inputs_are() -> None:
-    batch = {name: BATCH[name] for name in ("decoder_input_tokens", "decoder_target_tokens")}
-    with pytest.raises(ValueError, match=r"'decoder_causal_attention', but the batch has only \['decoder_input_tok"):
-        language_model.make_model(prefix=True).eval_fn({}, batch)
-    with pytest.raises(ValueError, match=r"task_feature_lengths must name both 'inputs' and 'targets'"):
-        language_model.make_model(prefix=False).predict_batch({}, batch)
-
-
 @pytest.mark.parametrize(
     ("sequence", "length", "expected"),
     [
@@ -130,3 +99,39 @@ def test_prefixes_are_removed(sequence: list[int], length: int, expected: list[i
     assert models.remove_prefix(jnp.array([sequence]), jnp.array([length])).tolist() == [expected]
     several = models.remove_prefix(jnp.array([[sequence, sequence]]), jnp.array([length]))
     assert several.tolist() == [[expected, expected]]
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+class TestErrors:
+    def test_a_cache_is_not_filled_and_read_at_once(self) -> None:
+        attention = layers.MultiHeadDotProductAttention(num_heads=2, head_dim=4)
+        with pytest.raises(ValueError, match=r"prefill and decode cannot both be true .* fill the cache .* first"):
+            attention.init(jax.random.PRNGKey(0), jnp.ones((2, 3, 8)), jnp.ones((2, 3, 8)), decode=True, prefill=True)
+
+    def test_position_biases_are_kept_for_decoding_and_for_one_length_and_direction(self) -> None:
+        biases = layers.RelativePositionBiases(num_buckets=4, max_distance=8, num_heads=2, dtype=jnp.float32)
+        variables = biases.init(jax.random.PRNGKey(0), 3, 3, False)
+        expected, first = biases.apply(variables, 3, 3, False, decode=True, mutable=["cache"])
+        kept = {"params": jax.tree.map(jnp.zeros_like, variables["params"]), **first}
+        np.testing.assert_array_equal(biases.apply(kept, 3, 3, False, decode=True), expected)
+        with pytest.raises(
+            ValueError, match=r"expected to have shape \(1, 2, 4, 4\) but .* \(1, 2, 3, 3\)\. Decode with"
+        ):
+            biases.apply(kept, 4, 4, False, decode=True)
+        with pytest.raises(
+            ValueError, match=r"not supported when `decode=True`: a token that is decoded sees none after"
+        ):
+            biases.apply(kept, 3, 3, True, decode=True)
+        with pytest.raises(
+            ValueError, match=r"cannot be enabled during init.* biases kept would be those of parameters"
+        ):
+            biases.init(jax.random.PRNGKey(0), 3, 3, False, decode=True)
+
+    def test_prefix_language_models_need_to_know_where_the_inputs_are(self) -> None:
+        batch = {name: BATCH[name] for name in ("decoder_input_tokens", "decoder_target_tokens")}
+        with pytest.raises(
+            ValueError, match=r"'decoder_causal_attention', but the batch has only \['decoder_input_tok"
+        ):
+            language_model.make_model(prefix=True).eval_fn({}, batch)
+        with pytest.raises(ValueError, match=r"task_feature_lengths must name both 'inputs' and 'targets'"):
+            language_model.make_model(prefix=False).predict_batch({}, batch)

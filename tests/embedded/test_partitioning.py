@@ -52,14 +52,6 @@ def test_standard_rules_come_in_order(dims: tuple[int, int], expected: list) -> 
     assert list(more) == [*expected, *COMMON, ("expert", "data")]
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="activation_partitioning_dims=3 and parameter_partitioning_dims=1"):
-        partitioning.standard_logical_axis_rules(3)
-    with pytest.raises(ValueError, match="PjitPartitioner: set num_partitions or model_parallel_submesh"):
-        partitioning.PjitPartitioner()
-
-
 def test_the_mesh_comes_from_default_mesh_as_it_is_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     made = partitioning.PjitPartitioner(model_parallel_submesh=(1, 1, 1, 2), backend="cpu")
     asked = []
@@ -83,13 +75,6 @@ def test_mesh_axes_follow_the_rules_and_none_is_replicated() -> None:
     assert specs["target"]["scale"] == PartitionSpec(None)
     assert specs["state"]["param_states"]["0"]["mu"]["enc"]["kernel"] == PartitionSpec(None, "model")
     assert (specs["state"]["step"], specs["state"]["param_states"]["0"]["count"]) == (None, None)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_an_axis_that_comes_twice_is_named_with_its_parameter() -> None:
-    twice = flax.core.freeze({"params": {"w": jnp.ones((2, 2))}, "params_axes": {"w_axes": axes("mlp", "mlp")}})
-    with pytest.raises(ValueError, match=r"target/w: its axis names \('mlp', 'mlp'\) have no mesh axes"):
-        partitioner().get_mesh_axes(train_state.InferenceState.create(twice))
 
 
 def test_a_function_runs_on_the_mesh_with_mesh_and_rules_set() -> None:
@@ -125,39 +110,6 @@ def test_static_arguments_and_donated_memory() -> None:
 def test_on_cpu_constraints_inside_a_function_do_nothing() -> None:
     x = jnp.ones((2,))
     assert partitioning.with_sharding_constraint(x, PartitionSpec("model")) is x
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_the_choice_of_shardy_must_not_change() -> None:
-    made = partitioner()
-    made._use_shardy_partitioner = not made.use_shardy_partitioner
-    with pytest.raises(ValueError, match=r"jax_use_shardy_partitioner was .* when this partitioner was made"):
-        made.partition(lambda x: x, None, None)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_by_default_a_partitioner_knows_no_axis_names() -> None:
-    class Whole(partitioning.BasePjitPartitioner):
-        pass
-
-    names = Whole(num_partitions=1).get_logical_axes(state()).state_dict()
-    assert set(flat(names).values()) == {None}
-    with pytest.raises(NotImplementedError, match=r"Whole\.get_mesh_axes"):
-        Whole(num_partitions=1).get_mesh_axes(state())
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_batch_is_divided_among_processes() -> None:
-    made = partitioner()
-    made.__dict__["mesh"] = pod((4, 1), (2, 2), (3, 0), ("data", "model"))
-    layout = made.get_data_layout(16)
-    assert layout == partitioning.DataLayout(16, shard_id=3, num_shards=4, is_first_host_in_replica_set=True)
-    assert made.get_data_layout().batch_size == 8
-    assert (made.data_mesh_size, made.data_partition_spec) == (8, PartitionSpec("data"))
-    with pytest.raises(ValueError, match=r"Batch size 12 is not a multiple of 8, the data parallelism of the mesh"):
-        made.get_data_layout(12)
-    with pytest.raises(NotImplementedError, match="host_index"):
-        made.get_data_layout(16, host_index=1)
 
 
 def test_the_second_process_of_a_replica_reads_the_same_data() -> None:
@@ -318,3 +270,44 @@ def test_gpus_of_a_process_hold_a_replica_as_far_as_it_goes(monkeypatch: pytest.
         assert (asked["mesh_shape"], asked["dcn_mesh_shape"]) == (local, across)
     with pytest.raises(AssertionError, match="num_partitions=3 must be a part or a multiple of the 4 GPUs"):
         partitioning.get_gpu_mesh(3)
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+class TestErrors:
+    def test_what_cannot_be_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="activation_partitioning_dims=3 and parameter_partitioning_dims=1"):
+            partitioning.standard_logical_axis_rules(3)
+        with pytest.raises(ValueError, match="PjitPartitioner: set num_partitions or model_parallel_submesh"):
+            partitioning.PjitPartitioner()
+
+    def test_an_axis_that_comes_twice_is_named_with_its_parameter(self) -> None:
+        twice = flax.core.freeze({"params": {"w": jnp.ones((2, 2))}, "params_axes": {"w_axes": axes("mlp", "mlp")}})
+        with pytest.raises(ValueError, match=r"target/w: its axis names \('mlp', 'mlp'\) have no mesh axes"):
+            partitioner().get_mesh_axes(train_state.InferenceState.create(twice))
+
+    def test_the_choice_of_shardy_must_not_change(self) -> None:
+        made = partitioner()
+        made._use_shardy_partitioner = not made.use_shardy_partitioner
+        with pytest.raises(ValueError, match=r"jax_use_shardy_partitioner was .* when this partitioner was made"):
+            made.partition(lambda x: x, None, None)
+
+    def test_by_default_a_partitioner_knows_no_axis_names(self) -> None:
+        class Whole(partitioning.BasePjitPartitioner):
+            pass
+
+        names = Whole(num_partitions=1).get_logical_axes(state()).state_dict()
+        assert set(flat(names).values()) == {None}
+        with pytest.raises(NotImplementedError, match=r"Whole\.get_mesh_axes"):
+            Whole(num_partitions=1).get_mesh_axes(state())
+
+    def test_a_batch_is_divided_among_processes(self) -> None:
+        made = partitioner()
+        made.__dict__["mesh"] = pod((4, 1), (2, 2), (3, 0), ("data", "model"))
+        layout = made.get_data_layout(16)
+        assert layout == partitioning.DataLayout(16, shard_id=3, num_shards=4, is_first_host_in_replica_set=True)
+        assert made.get_data_layout().batch_size == 8
+        assert (made.data_mesh_size, made.data_partition_spec) == (8, PartitionSpec("data"))
+        with pytest.raises(ValueError, match=r"Batch size 12 is not a multiple of 8, the data parallelism of the mesh"):
+            made.get_data_layout(12)
+        with pytest.raises(NotImplementedError, match="host_index"):
+            made.get_data_layout(16, host_index=1)

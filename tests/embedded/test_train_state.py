@@ -44,44 +44,9 @@ def test_logical_axes_follow_the_optimizer_state() -> None:
     assert (scale.v, scale.m) == (PartitionSpec("embed"), None)
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_parameter_without_axis_names_is_refused_by_name() -> None:
-    unnamed = flax.core.freeze({"params": {"a": jnp.ones(2), "b": jnp.ones(2)}, "params_axes": {"a_axes": axes("mlp")}})
-    with pytest.raises(ValueError, match=r"Missing axis names for parameters: \{'b'\}") as error:
-        train_state.FlaxOptimTrainState.create(adafactor.Adafactor(), unnamed)
-    assert error.value.__notes__ == [
-        "They are missing in the model's collection 'params_axes': declare them with param_with_axes."
-    ]
-    with pytest.raises(ValueError, match=r"Missing axis names for parameters: \{'b'\}"):
-        train_state.InferenceState.create(unnamed)
-
-
 def test_an_optimizer_that_needs_axis_names_says_so() -> None:
     with pytest.raises(ValueError, match="supports params_axes for model-based partitioning, but"):
         train_state.FlaxOptimTrainState.create(adafactor.Adafactor(), flax.core.freeze({"params": {"a": jnp.ones(2)}}))
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_an_optimizer_without_partitioning_is_refused_by_name() -> None:
-    class Plain(optimizers.OptimizerDef):
-        def init_state(self, params):
-            return optimizers.OptimizerState(0, {})
-
-    made = train_state.FlaxOptimTrainState.create(Plain(None), variables())
-    with pytest.raises(ValueError, match="Plain cannot be partitioned by axis names"):
-        made.as_logical_axes()
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_an_inference_state_takes_a_training_state_without_its_optimizer() -> None:
-    made = train_state.InferenceState.create(variables())
-    restored = made.restore_state(state(step=5).state_dict())
-    assert int(restored.step) == 5
-    assert flat(restored.state_dict()).keys() == {"target/enc/kernel", "target/scale", "state/step"}
-    with pytest.raises(NotImplementedError, match="cannot be trained"):
-        restored.apply_gradient(None, learning_rate=0.1)
-    with pytest.raises(NotImplementedError, match="no optimizer state"):
-        _ = restored.param_states
 
 
 SPEC = {"driver": "zarr", "kvstore": {"driver": "file", "path": "a"}, "metadata": {"shape": [2]}}
@@ -161,21 +126,6 @@ def test_a_run_that_resumes_is_not_renamed_again() -> None:
     assert assign({"t/a": 1}, {"t/b": 0}, [("t/b", "t/a")], is_resuming=True) == {"t/a": 1}
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_rule_without_source_names_the_leaves_there_are() -> None:
-    message = r"gives 't/x' the checkpoint's 't/nope', which it does not have. It has: \['t/a'\]"
-    with pytest.raises(ValueError, match=message):
-        assign({"t/a": 1}, {"t/x": 0}, [("t/x", "t/nope")])
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_rule_that_fits_nothing_is_refused_unless_allowed() -> None:
-    rules = [("t/a", "t/a"), ("t/typo", "t/a")]
-    with pytest.raises(ValueError, match=r"no parameter of the model is left for these patterns: \['t/typo'\]"):
-        assign({"t/a": 1}, {"t/a": 0}, rules)
-    assert assign({"t/a": 1}, {"t/a": 0}, rules, require_all_rules_match=False) == {"t/a": 1}
-
-
 PARAMS = {"enc": {"kernel": jnp.arange(6.0).reshape(2, 3)}, "bias": jnp.ones((3,))}
 AXES = {"enc": {"kernel": PartitionSpec("embed", "mlp")}, "bias": PartitionSpec("mlp")}
 GRADS = jax.tree.map(lambda x: 0.1 * x + 0.2, PARAMS)
@@ -211,15 +161,6 @@ def test_a_wrapped_state_goes_into_a_dict_without_empty_branches_and_back() -> N
     assert jax.tree.structure(restored.state) == jax.tree.structure(made.state)
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_a_dict_that_lacks_a_moment_is_refused_by_its_path() -> None:
-    made = optimizers.adam(0.1).create(PARAMS)
-    saved = made.state_dict()
-    del saved["state"]["param_states"]["0"]["nu"]["bias"]
-    with pytest.raises(ValueError, match="lacks what the optimizer needs: state/param_states/0/nu/bias"):
-        made.restore_state(saved)
-
-
 STATES = [
     optax.adam(0.1),
     optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(optax.linear_schedule(0.1, 0.0, 10))),
@@ -240,20 +181,6 @@ def test_arrays_like_parameters_have_their_axes_and_others_none(transformation: 
     assert names.keys() == arrays.keys()
     shapes = {(2, 3): AXES["enc"]["kernel"], (3,): AXES["bias"], (): None}
     assert {path: shapes[arrays[path].shape] for path in arrays} == names
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-@pytest.mark.parametrize(
-    ("transformation", "state_type"),
-    [
-        (optax.adafactor(0.1), "FactoredState"),
-        (optax.inject_hyperparams(optax.adam)(learning_rate=0.1), "InjectStatefulHyperparamsState"),
-    ],
-)
-def test_a_state_that_t5x_cannot_partition_is_refused_by_name(transformation: Any, state_type: str) -> None:
-    made = optimizers.OptaxWrapper(transformation).create(PARAMS)
-    with pytest.raises(ValueError, match=rf"{state_type} is not known to be partitionable .*: .*ScaleByAdamState"):
-        made.optimizer_def.derive_logical_axes(made, AXES)
 
 
 def multi() -> optimizers.MultiOptimizer:
@@ -296,14 +223,6 @@ def test_axes_of_several_optimizers_are_put_together() -> None:
     assert (scale.v, scale.m) == (PartitionSpec("embed"), None)
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_one_parameter_cannot_have_two_optimizers() -> None:
-    every = traverse_util.ModelParamTraversal(lambda path, _: True)
-    both = optimizers.MultiOptimizer([(KERNELS, adafactor.Adafactor()), (every, adafactor.Adafactor())])
-    with pytest.raises(ValueError, match=r"matched by several: enc/kernel by optimizers \[0, 1\]"):
-        both.create(variables()["params"])
-
-
 @pytest.mark.embedded("T5X fails inside Flax")
 def test_wrapped_optimizers_cannot_be_divided() -> None:
     mixed = optimizers.MultiOptimizer([(KERNELS, optimizers.adam(0.1))])
@@ -314,3 +233,73 @@ def test_wrapped_optimizers_cannot_be_divided() -> None:
 def test_an_optimizer_of_another_package_is_missed_by_name() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'shampoo'"):
         _ = optimizers.shampoo
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+class TestErrors:
+    def test_a_parameter_without_axis_names_is_refused_by_name(self) -> None:
+        unnamed = flax.core.freeze(
+            {"params": {"a": jnp.ones(2), "b": jnp.ones(2)}, "params_axes": {"a_axes": axes("mlp")}}
+        )
+        with pytest.raises(ValueError, match=r"Missing axis names for parameters: \{'b'\}") as error:
+            train_state.FlaxOptimTrainState.create(adafactor.Adafactor(), unnamed)
+        assert error.value.__notes__ == [
+            "They are missing in the model's collection 'params_axes': declare them with param_with_axes."
+        ]
+        with pytest.raises(ValueError, match=r"Missing axis names for parameters: \{'b'\}"):
+            train_state.InferenceState.create(unnamed)
+
+    def test_an_optimizer_without_partitioning_is_refused_by_name(self) -> None:
+        class Plain(optimizers.OptimizerDef):
+            def init_state(self, params):
+                return optimizers.OptimizerState(0, {})
+
+        made = train_state.FlaxOptimTrainState.create(Plain(None), variables())
+        with pytest.raises(ValueError, match="Plain cannot be partitioned by axis names"):
+            made.as_logical_axes()
+
+    def test_an_inference_state_takes_a_training_state_without_its_optimizer(self) -> None:
+        made = train_state.InferenceState.create(variables())
+        restored = made.restore_state(state(step=5).state_dict())
+        assert int(restored.step) == 5
+        assert flat(restored.state_dict()).keys() == {"target/enc/kernel", "target/scale", "state/step"}
+        with pytest.raises(NotImplementedError, match="cannot be trained"):
+            restored.apply_gradient(None, learning_rate=0.1)
+        with pytest.raises(NotImplementedError, match="no optimizer state"):
+            _ = restored.param_states
+
+    def test_a_rule_without_source_names_the_leaves_there_are(self) -> None:
+        message = r"gives 't/x' the checkpoint's 't/nope', which it does not have. It has: \['t/a'\]"
+        with pytest.raises(ValueError, match=message):
+            assign({"t/a": 1}, {"t/x": 0}, [("t/x", "t/nope")])
+
+    def test_a_rule_that_fits_nothing_is_refused_unless_allowed(self) -> None:
+        rules = [("t/a", "t/a"), ("t/typo", "t/a")]
+        with pytest.raises(ValueError, match=r"no parameter of the model is left for these patterns: \['t/typo'\]"):
+            assign({"t/a": 1}, {"t/a": 0}, rules)
+        assert assign({"t/a": 1}, {"t/a": 0}, rules, require_all_rules_match=False) == {"t/a": 1}
+
+    def test_a_dict_that_lacks_a_moment_is_refused_by_its_path(self) -> None:
+        made = optimizers.adam(0.1).create(PARAMS)
+        saved = made.state_dict()
+        del saved["state"]["param_states"]["0"]["nu"]["bias"]
+        with pytest.raises(ValueError, match="lacks what the optimizer needs: state/param_states/0/nu/bias"):
+            made.restore_state(saved)
+
+    @pytest.mark.parametrize(
+        ("transformation", "state_type"),
+        [
+            (optax.adafactor(0.1), "FactoredState"),
+            (optax.inject_hyperparams(optax.adam)(learning_rate=0.1), "InjectStatefulHyperparamsState"),
+        ],
+    )
+    def test_a_state_that_t5x_cannot_partition_is_refused_by_name(self, transformation: Any, state_type: str) -> None:
+        made = optimizers.OptaxWrapper(transformation).create(PARAMS)
+        with pytest.raises(ValueError, match=rf"{state_type} is not known to be partitionable .*: .*ScaleByAdamState"):
+            made.optimizer_def.derive_logical_axes(made, AXES)
+
+    def test_one_parameter_cannot_have_two_optimizers(self) -> None:
+        every = traverse_util.ModelParamTraversal(lambda path, _: True)
+        both = optimizers.MultiOptimizer([(KERNELS, adafactor.Adafactor()), (every, adafactor.Adafactor())])
+        with pytest.raises(ValueError, match=r"matched by several: enc/kernel by optimizers \[0, 1\]"):
+            both.create(variables()["params"])

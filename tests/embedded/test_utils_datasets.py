@@ -81,60 +81,6 @@ def test_config_reaches_seqio(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_batch_that_does_not_divide_names_both_numbers_and_the_nearest() -> None:
-    for call in (
-        lambda: utils.get_dataset(dataclasses.replace(CFG, batch_size=6), 0, 4, seqio.EncDecFeatureConverter),
-        lambda: utils.get_training_eval_datasets(
-            dataclasses.replace(CFG, batch_size=6), 0, 4, 1, seqio.EncDecFeatureConverter
-        ),
-    ):
-        with pytest.raises(ValueError, match="must be divisible") as error:
-            call()
-        assert str(error.value) == "Batch size (6) must be divisible by number of shards (4)."
-        assert error.value.__notes__ == ["The nearest that is: 4 or 8."]
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_unknown_task_is_answered_with_the_close_names() -> None:
-    with pytest.raises(ValueError, match="did you mean") as error:
-        read(dataclasses.replace(CFG, mixture_or_task_name="ref_revrse"))
-    text = str(error.value)
-    assert text.startswith("No Task or Mixture found with name 'ref_revrse'; did you mean 'ref_reverse'")
-    assert text.endswith(
-        "import the module that registers it in the Gin file, or name the module in MIXTURE_OR_TASK_MODULE."
-    )
-    with pytest.raises(ValueError, match=r"nor one of a similar name among the [0-9]+ that are registered"):
-        read(dataclasses.replace(CFG, mixture_or_task_name="zzz"))
-    with pytest.raises(TypeError, match="must be the name of a registered task or mixture, or one itself; got None"):
-        read(dataclasses.replace(CFG, mixture_or_task_name=None))
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-@pytest.mark.parametrize("name", ["ref_reverse", "ref_mixture"])
-def test_missing_split_is_answered_with_those_there_are(name: str) -> None:
-    with pytest.raises(ValueError, match="has no split") as error:
-        read(dataclasses.replace(CFG, mixture_or_task_name=name, split="dev"))
-    assert str(error.value) == (
-        f"'{name}' has no split 'dev', which `DatasetConfig.split` asks for; it has 'test', 'train', 'validation'."
-    )
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_missing_cache_is_answered_with_where_it_was_looked_for() -> None:
-    task = seqio.Task(
-        "embedded_utils_cacheable",
-        source=seqio.FunctionDataSource(ref_tasks._documents, splits=["validation"]),
-        preprocessors=[seqio.CacheDatasetPlaceholder()],
-        output_features=ref_tasks._PAIR,
-    )
-    with pytest.raises(AssertionError) as error:
-        read(dataclasses.replace(CFG, mixture_or_task_name=task, use_cached=True))
-    text = str(error.value)
-    assert text.startswith("'embedded_utils_cacheable' does not exist in any of the task cache directories (searched: ")
-    assert "Set `use_cached` to False (USE_CACHED_TASKS in most configs)" in text
-
-
 def test_other_errors_of_a_source_are_left_alone() -> None:
     def broken(split, shuffle_files, seed=None):
         raise KeyError("a bug of the source")
@@ -152,12 +98,6 @@ def test_other_errors_of_a_source_are_left_alone() -> None:
 def test_task_objects_do_as_well_as_names() -> None:
     task = seqio.get_mixture_or_task("ref_reverse")
     assert words(read(dataclasses.replace(CFG, mixture_or_task_name=task))) == sorted(WORDS)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_continuing_is_refused() -> None:
-    with pytest.raises(ValueError, match="`continue_from_last_checkpoint` must be False"):
-        utils.get_dataset(CFG, 0, 1, seqio.EncDecFeatureConverter, continue_from_last_checkpoint=True)
 
 
 class TestTrainingEvaluation:
@@ -287,22 +227,6 @@ def model_with(inputs: seqio.Vocabulary, outputs: seqio.Vocabulary) -> types.Sim
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_inputs_and_targets_may_differ() -> None:
-    other = seqio.ByteVocabulary(extra_ids=9)
-    cfg = cfg_of({"inputs": BYTES, "targets": other})
-    assert utils.get_vocabulary(cfg) == (BYTES, other)
-    utils.verify_matching_vocabs(cfg, model_with(seqio.ByteVocabulary(), seqio.ByteVocabulary(9)))
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_lone_features_share_one_vocabulary() -> None:
-    assert utils.get_vocabulary(cfg_of({"targets": BYTES})) == (BYTES, BYTES)
-    through = seqio.PassThroughVocabulary(5)
-    assert utils.get_vocabulary(cfg_of({"a": through, "targets": BYTES, "b": BYTES})) == (BYTES, BYTES)
-    assert utils.get_vocabulary(cfg_of({"a": through})) == (through, through)
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
 def test_lone_features_with_different_vocabularies_are_refused() -> None:
     with pytest.raises(ValueError, match="they are different") as error:
         utils.get_vocabulary(cfg_of({"targets": BYTES, "aux": seqio.ByteVocabulary(extra_ids=4)}))
@@ -315,62 +239,123 @@ def test_lone_features_with_different_vocabularies_are_refused() -> None:
     )
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_no_features_are_refused() -> None:
-    with pytest.raises(ValueError, match="'embedded_utils_vocabularies' has no vocabulary: it has no output features"):
-        utils.get_vocabulary(cfg_of({}))
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_mismatch_lists_what_differs_and_no_addresses() -> None:
-    model = model_with(seqio.SentencePieceVocabulary("gs://bucket/spm.model", extra_ids=100), BYTES)
-    with pytest.raises(ValueError, match="do not match") as error:
-        utils.verify_matching_vocabs(utils.DatasetConfig("ref_reverse", {}, **SHORT), model)
-    text = str(error.value)
-    assert text.startswith("Model and Task vocabularies do not match for 'ref_reverse':\n")
-    assert "  task inputs != model.input_vocabulary\n    class: ByteVocabulary != SentencePieceVocabulary\n" in text
-    assert "sentencepiece_model_file: (has none) != 'gs://bucket/spm.model'" in text
-    assert "targets" not in text  # these vocabularies agree
-    assert " object at 0x" not in text
-    assert text.endswith(
-        "Bind the model's vocabulary (VOCABULARY in most configs) to the task's, or choose a task made for it."
-    )
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_mismatch_of_two_models_shows_only_the_setting() -> None:
-    task = cfg_of(dict.fromkeys(("inputs", "targets"), seqio.SentencePieceVocabulary("a.model", extra_ids=100)))
-    other = seqio.SentencePieceVocabulary("a.model")
-    with pytest.raises(ValueError, match="do not match") as error:
-        utils.verify_matching_vocabs(task, model_with(other, other))
-    assert str(error.value).split("\n")[1:-1] == [
-        "  task inputs != model.input_vocabulary",
-        "    extra_ids: 100 != 0",
-        "  task targets != model.output_vocabulary",
-        "    extra_ids: 100 != 0",
-    ]
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_equal_looking_vocabularies_without_equality_are_explained() -> None:
-    class Mine(seqio.PassThroughVocabulary):
-        __eq__ = object.__eq__
-        __hash__ = object.__hash__
-
-    task = cfg_of({"inputs": Mine(7), "targets": BYTES})
-    with pytest.raises(
-        ValueError, match="but two objects that do not compare equal: define __eq__ or share one object"
-    ):
-        utils.verify_matching_vocabs(task, model_with(Mine(7), BYTES))
-
-
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_module_is_said_to_be_deprecated() -> None:
-    cfg = dataclasses.replace(utils.DatasetConfig("ref_reverse", {}, **SHORT), module="ref_tasks")
-    with pytest.warns(DeprecationWarning, match="import the module in the Gin file"):
-        utils.get_vocabulary(cfg)
-
-
 @pytest.mark.parametrize(("size", "divisor", "expected"), [(259, 128, 384), (256, 128, 256), (1, 10, 10), (0, 8, 0)])
 def test_sizes_are_rounded_up(size: int, divisor: int, expected: int) -> None:
     assert utils.round_vocab_size_to_multiple(seqio.PassThroughVocabulary(size), divisor) == expected
+
+
+@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
+class TestErrors:
+    def test_batch_that_does_not_divide_names_both_numbers_and_the_nearest(self) -> None:
+        for call in (
+            lambda: utils.get_dataset(dataclasses.replace(CFG, batch_size=6), 0, 4, seqio.EncDecFeatureConverter),
+            lambda: utils.get_training_eval_datasets(
+                dataclasses.replace(CFG, batch_size=6), 0, 4, 1, seqio.EncDecFeatureConverter
+            ),
+        ):
+            with pytest.raises(ValueError, match="must be divisible") as error:
+                call()
+            assert str(error.value) == "Batch size (6) must be divisible by number of shards (4)."
+            assert error.value.__notes__ == ["The nearest that is: 4 or 8."]
+
+    def test_unknown_task_is_answered_with_the_close_names(self) -> None:
+        with pytest.raises(ValueError, match="did you mean") as error:
+            read(dataclasses.replace(CFG, mixture_or_task_name="ref_revrse"))
+        text = str(error.value)
+        assert text.startswith("No Task or Mixture found with name 'ref_revrse'; did you mean 'ref_reverse'")
+        assert text.endswith(
+            "import the module that registers it in the Gin file, or name the module in MIXTURE_OR_TASK_MODULE."
+        )
+        with pytest.raises(ValueError, match=r"nor one of a similar name among the [0-9]+ that are registered"):
+            read(dataclasses.replace(CFG, mixture_or_task_name="zzz"))
+        with pytest.raises(
+            TypeError, match="must be the name of a registered task or mixture, or one itself; got None"
+        ):
+            read(dataclasses.replace(CFG, mixture_or_task_name=None))
+
+    @pytest.mark.parametrize("name", ["ref_reverse", "ref_mixture"])
+    def test_missing_split_is_answered_with_those_there_are(self, name: str) -> None:
+        with pytest.raises(ValueError, match="has no split") as error:
+            read(dataclasses.replace(CFG, mixture_or_task_name=name, split="dev"))
+        assert str(error.value) == (
+            f"'{name}' has no split 'dev', which `DatasetConfig.split` asks for; it has 'test', 'train', 'validation'."
+        )
+
+    def test_missing_cache_is_answered_with_where_it_was_looked_for(self) -> None:
+        task = seqio.Task(
+            "embedded_utils_cacheable",
+            source=seqio.FunctionDataSource(ref_tasks._documents, splits=["validation"]),
+            preprocessors=[seqio.CacheDatasetPlaceholder()],
+            output_features=ref_tasks._PAIR,
+        )
+        with pytest.raises(AssertionError) as error:
+            read(dataclasses.replace(CFG, mixture_or_task_name=task, use_cached=True))
+        text = str(error.value)
+        assert text.startswith(
+            "'embedded_utils_cacheable' does not exist in any of the task cache directories (searched: "
+        )
+        assert "Set `use_cached` to False (USE_CACHED_TASKS in most configs)" in text
+
+    def test_continuing_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="`continue_from_last_checkpoint` must be False"):
+            utils.get_dataset(CFG, 0, 1, seqio.EncDecFeatureConverter, continue_from_last_checkpoint=True)
+
+    def test_inputs_and_targets_may_differ(self) -> None:
+        other = seqio.ByteVocabulary(extra_ids=9)
+        cfg = cfg_of({"inputs": BYTES, "targets": other})
+        assert utils.get_vocabulary(cfg) == (BYTES, other)
+        utils.verify_matching_vocabs(cfg, model_with(seqio.ByteVocabulary(), seqio.ByteVocabulary(9)))
+
+    def test_lone_features_share_one_vocabulary(self) -> None:
+        assert utils.get_vocabulary(cfg_of({"targets": BYTES})) == (BYTES, BYTES)
+        through = seqio.PassThroughVocabulary(5)
+        assert utils.get_vocabulary(cfg_of({"a": through, "targets": BYTES, "b": BYTES})) == (BYTES, BYTES)
+        assert utils.get_vocabulary(cfg_of({"a": through})) == (through, through)
+
+    def test_no_features_are_refused(self) -> None:
+        with pytest.raises(
+            ValueError, match="'embedded_utils_vocabularies' has no vocabulary: it has no output features"
+        ):
+            utils.get_vocabulary(cfg_of({}))
+
+    def test_mismatch_lists_what_differs_and_no_addresses(self) -> None:
+        model = model_with(seqio.SentencePieceVocabulary("gs://bucket/spm.model", extra_ids=100), BYTES)
+        with pytest.raises(ValueError, match="do not match") as error:
+            utils.verify_matching_vocabs(utils.DatasetConfig("ref_reverse", {}, **SHORT), model)
+        text = str(error.value)
+        assert text.startswith("Model and Task vocabularies do not match for 'ref_reverse':\n")
+        assert "  task inputs != model.input_vocabulary\n    class: ByteVocabulary != SentencePieceVocabulary\n" in text
+        assert "sentencepiece_model_file: (has none) != 'gs://bucket/spm.model'" in text
+        assert "targets" not in text  # these vocabularies agree
+        assert " object at 0x" not in text
+        assert text.endswith(
+            "Bind the model's vocabulary (VOCABULARY in most configs) to the task's, or choose a task made for it."
+        )
+
+    def test_mismatch_of_two_models_shows_only_the_setting(self) -> None:
+        task = cfg_of(dict.fromkeys(("inputs", "targets"), seqio.SentencePieceVocabulary("a.model", extra_ids=100)))
+        other = seqio.SentencePieceVocabulary("a.model")
+        with pytest.raises(ValueError, match="do not match") as error:
+            utils.verify_matching_vocabs(task, model_with(other, other))
+        assert str(error.value).split("\n")[1:-1] == [
+            "  task inputs != model.input_vocabulary",
+            "    extra_ids: 100 != 0",
+            "  task targets != model.output_vocabulary",
+            "    extra_ids: 100 != 0",
+        ]
+
+    def test_equal_looking_vocabularies_without_equality_are_explained(self) -> None:
+        class Mine(seqio.PassThroughVocabulary):
+            __eq__ = object.__eq__
+            __hash__ = object.__hash__
+
+        task = cfg_of({"inputs": Mine(7), "targets": BYTES})
+        with pytest.raises(
+            ValueError, match="but two objects that do not compare equal: define __eq__ or share one object"
+        ):
+            utils.verify_matching_vocabs(task, model_with(Mine(7), BYTES))
+
+    def test_module_is_said_to_be_deprecated(self) -> None:
+        cfg = dataclasses.replace(utils.DatasetConfig("ref_reverse", {}, **SHORT), module="ref_tasks")
+        with pytest.warns(DeprecationWarning, match="import the module in the Gin file"):
+            utils.get_vocabulary(cfg)

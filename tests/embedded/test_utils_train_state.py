@@ -99,22 +99,6 @@ def checkpoints_in(folder: Path, *steps: int) -> str:
     return str(folder)
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_checkpoints_come_one_after_another(tmp_path: Path) -> None:
-    made = simple(Model())
-    path = checkpoints_in(tmp_path, 1, 12, 3)
-    cfg = utils.RestoreCheckpointConfig(path, mode="all", dtype="bfloat16", checkpointer_cls=FakeCheckpointer)
-    restored = list(made.from_checkpoints([cfg], ds_iter="iterator"))
-    assert [p for _, p in restored] == [f"{path}/checkpoint_{step}" for step in (1, 3, 12)]
-    state = restored[0][0]
-    assert (state.path, state.dataset_iterator, state.restore_dtype) == (restored[0][1], None, jnp.bfloat16)
-    assert state.train_state is made.global_train_state_shape
-    with pytest.raises(ValueError, match="at most 1 checkpoint") as error:
-        made.from_checkpoint([cfg])
-    listed = ", ".join(f"{path}/checkpoint_{step}" for step in (1, 3, 12))
-    assert str(error.value) == f"Expected at most 1 checkpoint to restore but found 3: {listed}."
-
-
 def test_gaps_are_filled_from_scratch(tmp_path: Path) -> None:
     made = simple(Model())
     cfg = utils.RestoreCheckpointConfig(
@@ -153,12 +137,6 @@ def test_scanned_modules_are_told_their_partitioning() -> None:
     assert model.module.spmd_annotations is made.train_state_axes.params
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_unbound_initialisers_are_refused() -> None:
-    with pytest.raises(AttributeError, match=r"`init_fn` must be a bound method of a model, such as"):
-        utils.TrainStateInitializer(None, lambda rng, input_shapes, input_types: {}, {}, None)
-
-
 def variables() -> Any:
     return flax.core.freeze(
         {
@@ -195,15 +173,32 @@ def test_without_rules_nothing_changes() -> None:
 
 
 @pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_wrong_rank_is_named() -> None:
-    with pytest.raises(ValueError, match="does not match param rank") as error:
-        utils.override_params_axes_names(variables(), [("logits", ("vocab",))])
-    assert str(error.value) == ("Provided axis name override for logits does not match param rank (2): ('vocab',)")
+class TestErrors:
+    def test_checkpoints_come_one_after_another(self, tmp_path: Path) -> None:
+        made = simple(Model())
+        path = checkpoints_in(tmp_path, 1, 12, 3)
+        cfg = utils.RestoreCheckpointConfig(path, mode="all", dtype="bfloat16", checkpointer_cls=FakeCheckpointer)
+        restored = list(made.from_checkpoints([cfg], ds_iter="iterator"))
+        assert [p for _, p in restored] == [f"{path}/checkpoint_{step}" for step in (1, 3, 12)]
+        state = restored[0][0]
+        assert (state.path, state.dataset_iterator, state.restore_dtype) == (restored[0][1], None, jnp.bfloat16)
+        assert state.train_state is made.global_train_state_shape
+        with pytest.raises(ValueError, match="at most 1 checkpoint") as error:
+            made.from_checkpoint([cfg])
+        listed = ", ".join(f"{path}/checkpoint_{step}" for step in (1, 3, 12))
+        assert str(error.value) == f"Expected at most 1 checkpoint to restore but found 3: {listed}."
 
+    def test_unbound_initialisers_are_refused(self) -> None:
+        with pytest.raises(AttributeError, match=r"`init_fn` must be a bound method of a model, such as"):
+            utils.TrainStateInitializer(None, lambda rng, input_shapes, input_types: {}, {}, None)
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_variables_without_axes_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not contain a") as error:
-        utils.override_params_axes_names(flax.core.freeze({"params": {}, "cache": {}}))
-    assert str(error.value) == "Model variables do not contain a 'params_axes' collection to apply an override to."
-    assert error.value.__notes__ == ["They contain cache, params."]
+    def test_wrong_rank_is_named(self) -> None:
+        with pytest.raises(ValueError, match="does not match param rank") as error:
+            utils.override_params_axes_names(variables(), [("logits", ("vocab",))])
+        assert str(error.value) == ("Provided axis name override for logits does not match param rank (2): ('vocab',)")
+
+    def test_variables_without_axes_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="do not contain a") as error:
+            utils.override_params_axes_names(flax.core.freeze({"params": {}, "cache": {}}))
+        assert str(error.value) == "Model variables do not contain a 'params_axes' collection to apply an override to."
+        assert error.value.__notes__ == ["They contain cache, params."]
