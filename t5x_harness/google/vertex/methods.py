@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from t5x_harness.google.vertex import models
 from t5x_harness.google.vertex.jobs import pipelines
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.messages import standard
 from t5x_harness.google.vertex.messages.names import verb_of
 from t5x_harness.google.vertex.metadata import nodes, stores
-from t5x_harness.google.vertex.models import registry
 from t5x_harness.google.vertex.services import Method
 from t5x_harness.google.vertex.tensorboard import data, tensorboards
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
@@ -45,14 +45,14 @@ def methods_of(jobs: Jobs) -> Mapping[str, Method]:
         "PipelineService.ListTrainingPipelines": pipelines.list_pipelines,
         "PipelineService.CancelTrainingPipeline": pipelines.cancel,
         "PipelineService.DeleteTrainingPipeline": pipelines.delete,
-        "ModelService.UploadModel": registry.upload,
-        "ModelService.GetModel": pipelines.after_pipelines(registry.get),
-        "ModelService.ListModels": pipelines.after_pipelines(registry.list_models),
-        "ModelService.UpdateModel": registry.update,
-        "ModelService.DeleteModel": registry.delete,
-        "ModelService.ListModelVersions": pipelines.after_pipelines(registry.list_versions),
-        "ModelService.MergeVersionAliases": registry.merge_aliases,
-        "ModelService.DeleteModelVersion": registry.delete_version,
+        "ModelService.UploadModel": models.upload,
+        "ModelService.GetModel": pipelines.after_pipelines(models.get),
+        "ModelService.ListModels": pipelines.after_pipelines(models.list_models),
+        "ModelService.UpdateModel": models.update,
+        "ModelService.DeleteModel": models.delete,
+        "ModelService.ListModelVersions": pipelines.after_pipelines(models.list_versions),
+        "ModelService.MergeVersionAliases": models.merge_aliases,
+        "ModelService.DeleteModelVersion": models.delete_version,
         "MetadataService.CreateMetadataStore": stores.create_store,
         "MetadataService.CreateMetadataSchema": stores.create_schema,
         "MetadataService.ListMetadataSchemas": nodes.list_nodes,

@@ -11,10 +11,10 @@ from google.protobuf import empty_pb2, json_format
 from google.protobuf.message import Message
 
 from t5x_harness.google.product import PRODUCT
+from t5x_harness.google.vertex import models
 from t5x_harness.google.vertex.jobs.replicas import JobPlace, job_variables
 from t5x_harness.google.vertex.messages.names import parent_of
 from t5x_harness.google.vertex.messages.standard import run_standard
-from t5x_harness.google.vertex.models import registry
 from t5x_harness.google.vertex.services import ApiCall, Method, Services
 from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, FieldViolation, StatusCode, invalid_field
 
@@ -34,7 +34,7 @@ def custom_job_of(pipeline: Any) -> Any:
     if not _CUSTOM_TASK.fullmatch(pipeline.training_task_definition):
         raise _not_here(f"the training task {pipeline.training_task_definition}", "custom tasks run here")
     if pipeline.HasField("model_to_upload"):
-        registry.check_model(pipeline.model_to_upload, pipeline.model_id, pipeline.parent_model)
+        models.check_model(pipeline.model_to_upload, pipeline.model_id, pipeline.parent_model)
     if pipeline.HasField("input_data_config"):
         raise _not_here("Dataset", "leave the dataset out, and give the job the address of its data")
     job = custom_job.CustomJob.pb()(display_name=f"{pipeline.display_name}-custom-job", labels=pipeline.labels)
@@ -137,7 +137,7 @@ def _registered(services: Services, pipeline: Any, job: Any) -> tuple[str, str] 
     variables = job_variables(JobPlace.of(job.name), job.job_spec)
     model.artifact_uri = variables.get("AIP_MODEL_DIR", model.artifact_uri).rstrip("/")
     try:
-        return registry.register(
+        return models.register(
             services,
             parent_of(pipeline.name),
             model,

@@ -13,13 +13,13 @@ from google.protobuf.message import DecodeError, Message
 from google.rpc import error_details_pb2, status_pb2
 
 from t5x_harness.google.product import PRODUCT
+from t5x_harness.google.vertex import models
 from t5x_harness.google.vertex.faults import RecordedCall, VertexFault
 from t5x_harness.google.vertex.jobs.logs import list_entries
 from t5x_harness.google.vertex.jobs.methods import Jobs
 from t5x_harness.google.vertex.messages.checks import check_location, check_names, check_times, named_resource
 from t5x_harness.google.vertex.metadata import nodes
 from t5x_harness.google.vertex.methods import methods_of
-from t5x_harness.google.vertex.models import registry
 from t5x_harness.google.vertex.services import ApiCall, Services
 from t5x_harness.google.vertex.settings import VertexSettings
 from t5x_harness.google.vertex.state import StateError, StateStore
@@ -50,7 +50,7 @@ class Api:
         self.services = services = Services(settings, state)
         self._jobs = Jobs(services)
         services.methods = methods_of(self._jobs)
-        services.filters = {**nodes.FILTERS, **registry.FILTERS}
+        services.filters = {**nodes.FILTERS, **models.FILTERS}
 
     def stream(self, path: str, request: bytes, *, host: str = "", transport: str = "grpc") -> Iterator[bytes]:
         """Answers one request to a method; yields the bytes of the response, or of each message of a streamed one.

@@ -138,18 +138,15 @@ def _read(version: str) -> Mapping[str, Rpc]:
         except ModuleNotFoundError:  # a service without REST
             rest = None
         for rpc in _rpcs(importlib.import_module(f"{transports}.grpc"), rest):
-            known = rpcs.get(rpc.path)  # Operations and Locations come with every service
-            bindings = (
-                (*known.bindings, *(b for b in rpc.bindings if b not in known.bindings)) if known else rpc.bindings
-            )
-            rpcs[rpc.path] = dataclasses.replace(rpc, bindings=bindings)
-    return {rpc.name: rpc for rpc in rpcs.values()}
+            known = rpcs[rpc.name].bindings if rpc.name in rpcs else ()  # Operations come with every service
+            rpcs[rpc.name] = dataclasses.replace(rpc, bindings=tuple(dict.fromkeys((*known, *rpc.bindings))))
+    return rpcs
 
 
 def _rpcs(transport: ModuleType, rest: ModuleType | None) -> Iterator[Rpc]:
     """Yields the methods for which a transport makes stubs."""
-    (made,) = (kind for name, kind in _classes(transport) if name.endswith("GrpcTransport"))
-    bases = [kind for name, kind in _classes(rest) if name.endswith("RestTransport")] if rest else []
+    (made,) = _classes(transport, "GrpcTransport")
+    bases = _classes(rest, "RestTransport") if rest else []
     channel = _StubRecorder()
     stubs = transport_on(made, channel)
     for name, stub in inspect.getmembers(made, lambda member: isinstance(member, property)):
@@ -164,12 +161,10 @@ def _rpcs(transport: ModuleType, rest: ModuleType | None) -> Iterator[Rpc]:
             yield Rpc(path, request, response, streams, tuple(bindings))
 
 
-def _classes(module: ModuleType | None) -> list[tuple[str, Any]]:
-    return [
-        (name, kind)
-        for name, kind in inspect.getmembers(module, inspect.isclass)
-        if module is not None and kind.__module__ == module.__name__
-    ]
+def _classes(module: ModuleType, suffix: str) -> list[Any]:
+    """Returns the classes that a module defines under names with a suffix."""
+    found = inspect.getmembers(module, inspect.isclass)
+    return [kind for name, kind in found if name.endswith(suffix) and kind.__module__ == module.__name__]
 
 
 class _StubRecorder:
