@@ -135,22 +135,25 @@ def test_an_alternative_that_is_there_is_named(run: Run, tmp_path: Path) -> None
     )
 
 
-def test_a_clone_that_fails_says_what_to_do_instead(run: Run) -> None:
-    assert run("git config --global user.name me").stdout == "the machine's git config --global user.name me\n"
-    done = run("git clone https://example.org/x")
-    assert done.returncode == 1
-    assert done.stderr == (
-        "t5x-harness: git clone ended with 1: an emulated worker reaches no network. Copy a folder to all workers "
-        "instead: gcloud compute tpus tpu-vm scp --recurse FOLDER NAME: --worker=all\n"
-    )
-
-
-def test_an_install_that_finds_nothing_says_where_pip_looks(run: Run) -> None:
-    assert run("pip3 install present; echo $?").stdout == "the machine's pip3 install present\n0\n"
-    done = run("sudo pip3 install absent")
-    assert done.returncode == 1
-    assert done.stderr == (
-        "t5x-harness: pip3 ended with 1: on an emulated worker it asks no index. What the environment has that "
-        f"t5x-harness runs in is there already: go on without the rest, or run {sys.executable} -m pip install … in a "
-        "shell of your own\n"
-    )
+@pytest.mark.parametrize(
+    ("fine", "failing", "said"),
+    [
+        (
+            "git config --global user.name me",
+            "git clone https://example.org/x",
+            "git clone ended with 1: an emulated worker reaches no network. Copy a folder to all workers instead: "
+            "gcloud compute tpus tpu-vm scp --recurse FOLDER NAME: --worker=all",
+        ),
+        (
+            "pip3 install present",
+            "sudo pip3 install absent",
+            "pip3 ended with 1: on an emulated worker it asks no index. What the environment has that t5x-harness runs "
+            f"in is there already: go on without the rest, or run {sys.executable} -m pip install … in a shell of your "
+            "own",
+        ),
+    ],
+)
+def test_what_needs_a_network_and_fails_says_what_to_do_instead(run: Run, fine: str, failing: str, said: str) -> None:
+    assert run(f"{fine}; echo $?").stdout == f"the machine's {fine}\n0\n"
+    done = run(failing)
+    assert (done.returncode, done.stderr) == (1, f"t5x-harness: {said}\n")

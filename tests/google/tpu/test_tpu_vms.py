@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -251,23 +250,6 @@ def test_names_are_checked_and_taken_once(vms: TpuVms) -> None:
     assert refused(vms.get_operation, f"{ZONE}/operations/o").startswith("NOT_FOUND: ")
 
 
-def test_of_many_who_make_the_same_one_does(vms: TpuVms) -> None:
-    results: list[str] = []
-
-    def make() -> None:
-        try:
-            results.append(vms.create_node(ZONE, "t", NODE)["name"])
-        except ApiError as error:
-            results.append(error.code)
-
-    threads = [threading.Thread(target=make) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert results.count("ALREADY_EXISTS") == 7
-
-
 def test_a_stopped_one_keeps_its_disk_and_a_deleted_one_does_not(vms: TpuVms, now: list[float], ended: Ended) -> None:
     name = f"{ZONE}/nodes/t"
     vms.create_node(ZONE, "t", NODE)
@@ -305,6 +287,7 @@ def test_a_queued_resource_waits_and_has_its_nodes(vms: TpuVms, now: list[float]
     assert vms.create_queued(ZONE, "q", queued(nodeId="t"))["done"]
     assert vms.get_queued(name)["state"] == {"state": "WAITING_FOR_RESOURCES"}
     assert refused(vms.get_node, node).startswith("NOT_FOUND")
+    assert vms.list_nodes(ZONE) == []
     now[0] += 5
     assert vms.get_queued(name)["state"] == {"state": "PROVISIONING"}
     assert vms.get_node(node)["state"] == "CREATING"
@@ -325,11 +308,6 @@ def test_a_queued_resource_of_several_slices(vms: TpuVms, now: list[float]) -> N
     said = refused(vms.create_queued, ZONE, "r", {"tpu": {"nodeSpec": []}})
     assert said == "INVALID_ARGUMENT: queued_resource.tpu.node_spec must be specified"
     assert "already exists" in refused(vms.create_queued, ZONE, "q", queued(nodeId="t"))
-
-
-def test_nodes_that_wait_are_not_listed(vms: TpuVms) -> None:
-    vms.create_queued(ZONE, "q", queued(nodeId="t"))
-    assert json.dumps(vms.list_nodes(ZONE)) == "[]"
 
 
 def test_two_servers_on_one_state_have_the_same(vms: TpuVms, other: TpuVms, now: list[float], ended: Ended) -> None:

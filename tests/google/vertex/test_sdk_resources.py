@@ -101,6 +101,9 @@ def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
                 function()
             except exceptions.GoogleAPICallError as error:
                 told = [type(error).__name__, error.message.rpartition("enum-encoding%3Dint: ")[2]]
+                for detail in error.details:
+                    fields = detail.get("fieldViolations", ()) if isinstance(detail, dict) else detail.field_violations
+                    told += [each["field"] if isinstance(each, dict) else each.field for each in fields]
                 result[what] = told
         note("missing", lambda: ai.Tensorboard("1"))
         note("filter", lambda: ai.Tensorboard.list(filter="colour=red"))
@@ -108,6 +111,8 @@ def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
         note("job", lambda: ai.CustomJob.get("1"))
         client = ai.Tensorboard.create(display_name=name).api_client
         note("locations", lambda: client.list_locations({"name": "projects/t5x-harness"}))
+        parent = "projects/t5x-harness/locations/us-central1"
+        note("field", lambda: client.list_tensorboards(request={"parent": parent, "page_size": -1}))
     """
     errors = sdk(code)
     is_grpc = sdk("result = ai.initializer.global_config._api_transport") == "grpc"
@@ -121,39 +126,10 @@ def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
         "t5x-harness does not emulate EndpointService.ListEndpoints; of Vertex AI it "
     )
     assert errors["job"][0] == "NotFound"
+    message = "List of found errors:\t1.Field: page_size; Message: -1 is negative\t"
+    assert errors["field"] == [kind, message, "page_size"]
     assert errors["locations"][0] == not_emulated
     assert "t5x-harness does not emulate Locations.ListLocations; of Vertex AI it has " in errors["locations"][1]
-
-
-@both_transports
-def test_errors_tell_the_fields_that_they_are_about(sdk: Sdk) -> None:
-    code = """
-        client = ai.Tensorboard.create(display_name=name).api_client
-        try:
-            client.list_tensorboards(request={"parent": "projects/t5x-harness/locations/us-central1", "page_size": -1})
-        except exceptions.BadRequest as error:
-            (detail,) = error.details
-            fields = detail["fieldViolations"] if isinstance(detail, dict) else detail.field_violations
-            result = [each["field"] if isinstance(each, dict) else each.field for each in fields]
-    """
-    assert sdk(code) == ["page_size"]
-
-
-@both_transports
-def test_pages_are_followed_by_the_librarys_own_pagers(sdk: Sdk) -> None:
-    code = """
-        from google.cloud import aiplatform_v1
-        boards = [ai.Tensorboard.create(display_name=f"{name}-{number}") for number in range(5)]
-        client = boards[0].api_client
-        parent = "projects/t5x-harness/locations/us-central1"
-        listed = client.list_tensorboards(request={"parent": parent, "page_size": 2, "order_by": "display_name desc",
-                                                   "filter": f'display_name:"{name}*"'})
-        pages = [[board.display_name for board in page.tensorboards] for page in listed.pages]
-        for board in boards:
-            board.delete()
-        result = [[each.rpartition("-")[2] for each in page] for page in pages]
-    """
-    assert sdk(code) == [["4", "3"], ["2", "1"], ["0"]]
 
 
 @both_transports
@@ -214,28 +190,6 @@ def test_operations_through_the_librarys_own_client(sdk: Sdk) -> None:
     """
     name, again, done, listed = sdk(code)
     assert (again, done, listed) == (name, True, [name])
-
-
-STALE = """
-    init(experiment=name, experiment_tensorboard=False)
-    one, other = (ai.Context.get(name) for _ in range(2))
-    one.update(metadata={"a": 1})
-    other.update(metadata={"b": 2})
-    result = sorted({"a", "b"} & set(other.metadata))
-"""
-
-
-def test_the_library_tries_an_update_that_was_aborted_again(sdk: Sdk) -> None:
-    assert sdk(STALE) == ["a", "b"]
-
-
-@pytest.mark.parametrize("sdk", ["rest"], indirect=True)
-def test_over_rest_it_does_not_know_that_it_was_aborted(sdk: Sdk) -> None:
-    with pytest.raises(
-        ClientError, match=r"Specified Context `etag`: `[0-9]+` does not match server `etag`: "
-    ) as caught:
-        sdk(STALE)
-    assert caught.value.kind == "Conflict"
 
 
 @pytest.mark.parametrize("credentials", ["AnonymousCredentials()", 'Credentials("fake")'])
@@ -311,7 +265,7 @@ MODELS_LIFE = """
 """
 
 
-@pytest.mark.parametrize("sdk", ["grpc", "rest"], indirect=True)
+@both_transports
 def test_a_models_life(sdk: Sdk) -> None:
     assert sdk(MODELS_LIFE) == {
         "names": [True, "@1", "2"],

@@ -108,12 +108,16 @@ def test_requests_that_wait_stop_no_others() -> None:
 def test_a_project_is_known_to_version_1_of_resource_manager(fake_gcs_server: EmulatedCloud) -> None:
     headers = {"Authorization": f"Bearer {(fake_gcs_server.endpoints.folder / 'token').read_text()}"}
     host = "cloudresourcemanager.googleapis.com"
-    assert ask(fake_gcs_server, host, "/v1/projects/my-project", headers=headers) == {
+    mine = ask(fake_gcs_server, host, "/v1/projects/my-project", headers=headers)
+    assert mine == {
         "projectNumber": project_number("my-project"),
         "projectId": "my-project",
         "name": "my-project",
         "lifecycleState": "ACTIVE",
     }
+    listed = ask(fake_gcs_server, host, "/v1/projects", headers=headers)["projects"]
+    assert listed[0]["projectId"] == "t5x-harness"
+    assert mine in listed
 
 
 def test_a_path_of_the_harness_that_there_is_not(fake_gcs_server: EmulatedCloud) -> None:

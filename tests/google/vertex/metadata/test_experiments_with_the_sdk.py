@@ -187,30 +187,6 @@ def test_executions_and_artifacts_of_a_run_are_linked(sdk: Sdk) -> None:
     assert runs == ["run"]
 
 
-def test_classes_of_schemas_make_what_they_stand_for(sdk: Sdk) -> None:
-    code = """
-        from google.cloud.aiplatform.metadata.schema.google import artifact_schema as google_schema
-        from google.cloud.aiplatform.metadata.schema.system import artifact_schema, context_schema, execution_schema
-        dataset = artifact_schema.Dataset(display_name=name, uri="gs://b/d", metadata={"a": 1}).create()
-        resource = "projects/t5x-harness/locations/us-central1/datasets/1"
-        vertex = google_schema.VertexDataset(vertex_dataset_name=resource, display_name=name).create()
-        execution = execution_schema.CustomJobExecution(display_name=name, metadata={"a": 1}).create()
-        context = context_schema.Experiment(display_name=name, context_id=name).create()
-        result = [
-            [ai.Artifact(dataset.resource_name).schema_title, dataset.schema_version, dataset.metadata["a"]],
-            ai.Artifact(vertex.resource_name).metadata["resourceName"],
-            [ai.Execution(execution.resource_name).schema_title, execution.state.name],
-            ai.Context(name).schema_title,
-            [a.name == dataset.name for a in artifact_schema.Dataset.list(filter=f'display_name="{name}"')],
-        ]
-    """
-    dataset, vertex, execution, context, listed = sdk(code)
-    assert dataset == ["system.Dataset", "0.0.1", 1.0]
-    assert vertex == "projects/t5x-harness/locations/us-central1/datasets/1"
-    assert execution == ["system.CustomJobExecution", "RUNNING"]
-    assert (context, listed) == ("system.Experiment", [True])
-
-
 def test_an_experiment_is_deleted_with_its_runs(sdk: Sdk) -> None:
     code = """
         init(experiment=name)

@@ -218,16 +218,3 @@ def test_two_servers_give_versions_and_aliases_once(two_calls: list[Ask]) -> Non
     assert sorted(numbers, key=int) == [str(2 + at) for at in range(20)]
     held = [alias for each in aliases(two_calls[0], name).values() for alias in each]
     assert sorted(held) == ["default", "newest"]
-
-
-def test_prediction_is_refused_by_name(call: Ask) -> None:
-    for method, fields in {
-        "EndpointService.CreateEndpoint": {"parent": PARENT},
-        "JobService.CreateBatchPredictionJob": {"parent": PARENT},
-        "ModelService.ExportModel": {"name": f"{PARENT}/models/1"},
-    }.items():
-        message = refused(StatusCode.UNIMPLEMENTED, call, method, **fields)
-        assert message.startswith(f"t5x-harness does not emulate {method}; of Vertex AI it has CustomJob")
-        assert "models as metadata (ModelService)" in message
-        predicts = "predict with its own library in a program or a custom job"
-        assert message.endswith(predicts) == (method != "ModelService.ExportModel")

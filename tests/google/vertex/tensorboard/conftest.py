@@ -66,9 +66,10 @@ def run(make_run: Call) -> Any:
 def make_series(call: Call, run: Any) -> Call:
     """Returns ``make_series("loss")``, which creates a time series in the run; ``value_type`` is SCALAR by default."""
 
-    def make(display_name: str, value_type: str = "SCALAR", **fields: Any) -> Any:
+    def make(display_name: str, value_type: str = "SCALAR", *, identifier: str = "", **fields: Any) -> Any:
         given = {"display_name": display_name, "value_type": value_type, **fields}
-        return call("TensorboardService.CreateTensorboardTimeSeries", parent=run.name, tensorboard_time_series=given)
+        ask = {"parent": run.name, "tensorboard_time_series": given, "tensorboard_time_series_id": identifier}
+        return call("TensorboardService.CreateTensorboardTimeSeries", **ask)
 
     return make
 

@@ -1,16 +1,21 @@
-"""The data of time series: writing, reading, choosing and exporting, also by several threads and servers at once."""
+"""The data of time series: writing, reading, choosing and exporting."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 Call = Callable[..., Any]
 Refused = Callable[..., tuple[str, str]]
+
+
+def data_of(series: Any, *values: Any, **fields: Any) -> dict[str, Any]:
+    """Returns the points of a time series in a request."""
+    identifier = series.name.rpartition("/")[2]
+    return {"tensorboard_time_series_id": identifier, "value_type": series.value_type, "values": values, **fields}
 
 
 def test_points_are_read_in_the_order_of_their_steps(make_series: Call, write: Call, read: Call) -> None:
@@ -39,36 +44,21 @@ def test_a_time_series_tells_its_extremes_and_keeps_its_etag(call: Call, make_se
 @pytest.mark.usefixtures("call")
 def test_nothing_is_written_if_something_cannot_be(make_series: Call, run: Any, read: Call, refused: Refused) -> None:
     loss, text = make_series("loss"), make_series("text", "TENSOR")
-
-    def data(series: Any, kind: str, **point: Any) -> dict[str, Any]:
-        return {
-            "tensorboard_time_series_id": series.name.rpartition("/")[2],
-            "value_type": kind,
-            "values": [{"step": 1, **point}],
-        }
-
-    good = data(loss, "SCALAR", scalar={"value": 1.0})
+    point = {"step": 1, "scalar": {"value": 1.0}}
+    good = data_of(loss, point)
     for bad, told in [
-        (data(text, "SCALAR", scalar={"value": 1.0}), "time_series_data[1].value_type; Message: it is SCALAR; text is"),
-        (data(text, "TENSOR", scalar={"value": 1.0}), "values[0].value; Message: it has scalar; text is a time series"),
-        (
-            data(text, "TENSOR"),
-            "values[0].value; Message: it has nothing; text is a time series of TENSOR",
-        ),
+        (data_of(text, point, value_type=1), "time_series_data[1].value_type; Message: it is SCALAR; text is"),
+        (data_of(text, point), "values[0].value; Message: it has scalar; text is a time series"),
+        (data_of(text, {"step": 1}), "values[0].value; Message: it has nothing; text is a time series of TENSOR"),
+        (data_of(loss, point, value_type=99), "it is of no type; loss is a time series of SCALAR"),
     ]:
         ask = {"tensorboard_run": run.name, "time_series_data": [good, bad]}
         code, message = refused("TensorboardService.WriteTensorboardRunData", **ask)
         assert code == "INVALID_ARGUMENT"
         assert told in message
     for gone in ("gone", "", f"{good['tensorboard_time_series_id']}#points", "../../runs"):
-        other = {**good, "tensorboard_time_series_id": gone}
-        ask = {"tensorboard_run": run.name, "time_series_data": [good, other]}
+        ask = {"tensorboard_run": run.name, "time_series_data": [good, {**good, "tensorboard_time_series_id": gone}]}
         assert refused("TensorboardService.WriteTensorboardRunData", **ask)[0] == "NOT_FOUND"
-    ask = {"tensorboard_run": run.name, "time_series_data": [{**good, "value_type": 99}]}
-    assert (
-        "it is of no type; loss is a time series of SCALAR"
-        in refused("TensorboardService.WriteTensorboardRunData", **ask)[1]
-    )
     assert read(loss) == {}
 
 
@@ -78,11 +68,7 @@ def test_a_request_writes_five_thousand_points_at_most(
 ) -> None:
     loss = make_series("loss")
     write(loss, dict.fromkeys(range(5000), 1.0))
-    data = {
-        "tensorboard_time_series_id": loss.name.rpartition("/")[2],
-        "value_type": "SCALAR",
-        "values": [{"step": step, "scalar": {}} for step in range(5001)],
-    }
+    data = data_of(loss, *({"step": step, "scalar": {}} for step in range(5001)))
     ask = {"tensorboard_run": run.name, "time_series_data": [data]}
     assert refused("TensorboardService.WriteTensorboardRunData", **ask) == (
         "INVALID_ARGUMENT",
@@ -94,20 +80,18 @@ def test_a_request_writes_five_thousand_points_at_most(
 def test_an_experiments_data_is_of_its_own_runs(
     call: Call, experiment: Any, board: Any, make_run: Call, refused: Refused
 ) -> None:
-    requests = []
+    requests, names = [], []
     for name in ("first", "second"):
         run = make_run(name)
         given = {"display_name": "loss", "value_type": "SCALAR"}
         series = call("TensorboardService.CreateTensorboardTimeSeries", parent=run.name, tensorboard_time_series=given)
-        data = {"tensorboard_time_series_id": series.name.rpartition("/")[2], "value_type": "SCALAR"}
-        data["values"] = [{"step": 1, "scalar": {"value": 1.0}}]
+        data = data_of(series, {"step": 1, "scalar": {"value": 1.0}})
         requests.append({"tensorboard_run": run.name, "time_series_data": [data]})
+        names.append(series.name)
     ask = {"tensorboard_experiment": experiment.name, "write_run_data_requests": requests}
     call("TensorboardService.WriteTensorboardExperimentData", **ask)
-    ids = [(r["tensorboard_run"], r["time_series_data"][0]["tensorboard_time_series_id"]) for r in requests]
-    names = [f"{run}/timeSeries/{identifier}" for run, identifier in ids]
     found = call("TensorboardService.BatchReadTensorboardTimeSeriesData", tensorboard=board.name, time_series=names)
-    assert [data.tensorboard_time_series_id for data in found.time_series_data] == [name for _, name in ids]
+    assert [data.tensorboard_time_series_id for data in found.time_series_data] == [n.split("/")[-1] for n in names]
     assert [data.values[0].scalar.value for data in found.time_series_data] == [1.0, 1.0]
     ask["tensorboard_experiment"] = f"{board.name}/experiments/other"
     told = refused("TensorboardService.WriteTensorboardExperimentData", **ask)
@@ -199,17 +183,12 @@ def test_numbers_come_back_bit_by_bit(make_series: Call, write: Call, read: Call
     assert [struct.pack("d", v) for v in read(loss).values()] == [struct.pack("d", v) for v in values]
 
 
-def test_a_time_series_that_is_made_again_is_empty(call: Call, run: Any, write: Call, read: Call) -> None:
-    def make() -> Any:
-        given = {"display_name": "loss", "value_type": "SCALAR"}
-        ask = {"parent": run.name, "tensorboard_time_series": given, "tensorboard_time_series_id": "chosen"}
-        return call("TensorboardService.CreateTensorboardTimeSeries", **ask)
-
-    series = make()
+def test_a_time_series_that_is_made_again_is_empty(call: Call, make_series: Call, write: Call, read: Call) -> None:
+    series = make_series("loss", identifier="chosen")
     write(series, {1: 1.0, 2: 2.0})
     assert read(series) == {1: 1.0, 2: 2.0}
     call("TensorboardService.DeleteTensorboardTimeSeries", name=series.name)
-    series = make()
+    series = make_series("loss", identifier="chosen")
     assert read(series) == {}
     write(series, {3: 3.0})
     assert read(series) == {3: 3.0}
@@ -229,88 +208,3 @@ def test_use_and_size_are_told(call: Call, board: Any, make_series: Call, write:
     assert [(user.username, user.view_count) for user in usage.user_usage_data] == [
         ("t5x-harness@t5x-harness.iam.gserviceaccount.com", 2)
     ]
-
-
-LOCATION = "projects/t5x-harness/locations/us-central1"
-
-
-@pytest.fixture
-def shared_run(two_calls: list[Call]) -> str:
-    """Creates a run and returns its name."""
-    call = two_calls[0]
-    call("TensorboardService.CreateTensorboard", parent=LOCATION, tensorboard={"display_name": "board"})
-    (board,) = call("TensorboardService.ListTensorboards", parent=LOCATION).tensorboards
-    call(
-        "TensorboardService.CreateTensorboardExperiment",
-        parent=board.name,
-        tensorboard_experiment_id="exp",
-        tensorboard_experiment={},
-    )
-    made = call(
-        "TensorboardService.CreateTensorboardRun",
-        parent=f"{board.name}/experiments/exp",
-        tensorboard_run_id="run",
-        tensorboard_run={"display_name": "run"},
-    )
-    name: str = made.name
-    return name
-
-
-def make_loss(call: Call, run: str) -> Any:
-    """Makes the time series ``loss``."""
-    given = {"display_name": "loss", "value_type": "SCALAR"}
-    return call("TensorboardService.CreateTensorboardTimeSeries", parent=run, tensorboard_time_series=given)
-
-
-def test_one_of_many_makes_a_time_series(two_calls: list[Call], shared_run: str) -> None:
-    from t5x_harness.google.vertex.wire.errors import ApiError
-
-    def make(number: int) -> str:
-        try:
-            make_loss(two_calls[number % 2], shared_run)
-        except ApiError as error:
-            return error.code.value if "already exist" in error.message else error.message
-        return "OK"
-
-    with ThreadPoolExecutor(8) as threads:
-        assert sorted(threads.map(make, range(16))) == ["INVALID_ARGUMENT"] * 15 + ["OK"]
-    found = two_calls[1]("TensorboardService.ListTensorboardTimeSeries", parent=shared_run).tensorboard_time_series
-    assert [series.display_name for series in found] == ["loss"]
-
-
-def test_points_that_are_written_at_once_are_all_read(two_calls: list[Call], shared_run: str) -> None:
-    series = make_loss(two_calls[0], shared_run)
-
-    def write(number: int) -> list[int]:
-        call = two_calls[number % 2]
-        values = [{"step": step, "scalar": {"value": 1.0}} for step in range(number, 400, 40)]
-        data = {
-            "tensorboard_time_series_id": series.name.rpartition("/")[2],
-            "value_type": "SCALAR",
-            "values": values,
-        }
-        call("TensorboardService.WriteTensorboardRunData", tensorboard_run=shared_run, time_series_data=[data])
-        answer = call("TensorboardService.ReadTensorboardTimeSeriesData", tensorboard_time_series=series.name)
-        return [point.step for point in answer.time_series_data.values]
-
-    with ThreadPoolExecutor(8) as threads:
-        read = list(threads.map(write, range(40)))
-    for number, steps in enumerate(read):
-        assert steps == sorted(set(steps))
-        assert set(range(number, 400, 40)) <= set(steps)
-    for call in two_calls:
-        answer = call("TensorboardService.ReadTensorboardTimeSeriesData", tensorboard_time_series=series.name)
-        assert [point.step for point in answer.time_series_data.values] == list(range(400))
-    found = two_calls[1]("TensorboardService.GetTensorboardTimeSeries", name=series.name)
-    assert found.metadata.max_step == 399
-
-
-def test_of_many_default_tensorboards_one_is_left(two_calls: list[Call]) -> None:
-    def make(number: int) -> None:
-        given = {"display_name": f"board {number}", "is_default": True}
-        two_calls[0]("TensorboardService.CreateTensorboard", parent=LOCATION, tensorboard=given)
-
-    with ThreadPoolExecutor(8) as threads:
-        list(threads.map(make, range(16)))
-    ask = {"parent": LOCATION, "filter": "is_default=true"}
-    assert len(two_calls[1]("TensorboardService.ListTensorboards", **ask).tensorboards) == 1

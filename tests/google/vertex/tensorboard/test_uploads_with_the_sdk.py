@@ -33,48 +33,6 @@ def uploader(sdk: Sdk) -> Sdk:
     return sdk
 
 
-def test_tensorboards_and_what_is_in_them_are_resources(sdk: Sdk) -> None:
-    code = """
-        board = ai.Tensorboard.create(display_name=name, description="d", labels={"a": "b"})
-        board.update(display_name=name + "-new", labels={"c": "d"})
-        experiment = ai.TensorboardExperiment.create(
-            tensorboard_experiment_id="exp", tensorboard_name=board.resource_name, display_name="e", labels={"a": "b"}
-        )
-        run = ai.TensorboardRun.create(
-            tensorboard_run_id="run", tensorboard_experiment_name=experiment.resource_name, description="d"
-        )
-        series = ai.TensorboardTimeSeries.create(display_name="loss", tensorboard_run_name=run.resource_name)
-        run.write_tensorboard_scalar_data(time_series_data={"loss": 1.0}, step=1)
-        run.write_tensorboard_scalar_data(time_series_data={"loss": 2.0}, step=2)
-        try:
-            run.write_tensorboard_scalar_data(time_series_data={"accuracy": 1.0}, step=1)
-        except RuntimeError as error:
-            unknown = str(error)
-        found = ai.Tensorboard(board.name)
-        again = ai.TensorboardRun("run", tensorboard_id=board.name, tensorboard_experiment_id="exp")
-        data = again.read_time_series_data()["loss"]
-        result = [
-            [found.display_name, found.gca_resource.description, dict(found.gca_resource.labels)],
-            [board.resource_name in [b.resource_name for b in ai.Tensorboard.list()], found.gca_resource.run_count],
-            [e.display_name for e in ai.TensorboardExperiment.list(tensorboard_name=board.resource_name)],
-            [r.display_name for r in ai.TensorboardRun.list(tensorboard_experiment_name=experiment.resource_name)],
-            ai.TensorboardTimeSeries(series.resource_name).gca_resource.metadata.max_step,
-            [[p.step, p.scalar.value] for p in data.values],
-            unknown,
-        ]
-        for resource in (series, run, experiment, board):
-            resource.delete()
-        result.append(board.resource_name in [b.resource_name for b in ai.Tensorboard.list()])
-    """
-    board, there, experiments, runs, max_step, points, unknown, left = sdk(code)
-    name = sdk("result = name")
-    assert board == [f"{name}-new", "d", {"c": "d"}]
-    assert (there, experiments, runs) == ([True, 1], ["e"], ["run"])
-    assert (max_step, points) == (2, [[1, 1.0], [2, 2.0]])
-    assert "TensorboardTimeSeries with display name accuracy has not been created" in unknown
-    assert not left
-
-
 @both_transports
 def test_an_upload_leaves_what_the_event_files_hold(uploader: Sdk, tmp_path: Path) -> None:
     code = """

@@ -207,14 +207,6 @@ def _list(call: Ask, **fields: Any) -> Any:
     return call("TensorboardService.ListTensorboards", **{"parent": PARENT, **fields})
 
 
-def test_pages_of_a_method(call: Ask, tensorboards: list[str]) -> None:
-    first = _list(call, page_size=2)
-    second = _list(call, page_size=2, page_token=first.next_page_token)
-    third = _list(call, page_size=7, page_token=second.next_page_token)
-    assert [t.display_name for page in (first, second, third) for t in page.tensorboards] == tensorboards
-    assert third.next_page_token == ""
-
-
 @pytest.mark.usefixtures("tensorboards")
 def test_a_list_goes_on_where_it_was_although_others_come_and_go(call: Ask) -> None:
     first = _list(call, page_size=2, order_by="display_name desc")

@@ -69,7 +69,7 @@ def test_a_second_one_of_the_same_name_and_one_below_a_parent_that_is_not_there(
     assert refused("TensorboardService.CreateTensorboardExperiment", **missing)[0] == "NOT_FOUND"
 
 
-@pytest.mark.parametrize("identifier", ["E", "-e", "a/b", "a#b", "a" * 129])
+@pytest.mark.parametrize("identifier", ["E", "-e", "a/b", "a#b", "with space", "under_score", "a" * 129])
 def test_an_id_that_no_resource_can_have(refused: Refused, board: str, identifier: str) -> None:
     code, message = refused("TensorboardService.CreateTensorboardExperiment", **at(board, identifier))
     assert (code, ".Field: tensorboard_experiment_id; " in message) == ("INVALID_ARGUMENT", True)
@@ -247,15 +247,26 @@ def test_a_state_that_is_lost_is_told(api: Any, refused: Refused, monkeypatch: p
     assert (reset.value.code, reset.value.message) == ("UNAVAILABLE", message)
 
 
-def test_what_is_not_emulated_names_what_is(refused: Refused) -> None:
-    for method in ("PipelineService.ListPipelineJobs", "JobService.CreateBatchPredictionJob"):
-        code, message = refused(method, parent=PARENT)
-        assert (code, message.partition(". No model is served here: ")[0]) == (
-            "UNIMPLEMENTED",
-            f"t5x-harness does not emulate {method}; of Vertex AI it has CustomJob and HyperparameterTuningJob "
-            "(JobService), TrainingPipeline for custom tasks (PipelineService), models as metadata (ModelService), "
-            "MetadataService, TensorboardService and operations",
-        )
+@pytest.mark.parametrize(
+    ("method", "predicts"),
+    [
+        ("PipelineService.ListPipelineJobs", False),
+        ("ModelService.ExportModel", False),
+        ("JobService.CreateBatchPredictionJob", True),
+        ("EndpointService.CreateEndpoint", True),
+    ],
+)
+def test_what_is_not_emulated_names_what_is(refused: Refused, method: str, predicts: bool) -> None:
+    named = {"name": f"{PARENT}/models/1"} if method == "ModelService.ExportModel" else {"parent": PARENT}
+    code, message = refused(method, **named)
+    told, served, instead = message.partition(". No model is served here: ")
+    assert (code, told) == (
+        "UNIMPLEMENTED",
+        f"t5x-harness does not emulate {method}; of Vertex AI it has CustomJob and HyperparameterTuningJob "
+        "(JobService), TrainingPipeline for custom tasks (PipelineService), models as metadata (ModelService), "
+        "MetadataService, TensorboardService and operations",
+    )
+    assert bool(served) == instead.endswith("predict with its own library in a program or a custom job") == predicts
 
 
 def make_board(call: Ask) -> Any:

@@ -46,9 +46,7 @@ def board(rest: Callable[..., Answer]) -> str:
 @pytest.mark.parametrize(
     ("verb", "path", "method", "values"),
     [
-        ("GET", f"/v1/{PARENT}/customJobs/1", "JobService.GetCustomJob", {"name": f"{PARENT}/customJobs/1"}),
         ("GET", f"/v1/{PARENT}/customJobs", "JobService.ListCustomJobs", {"parent": PARENT}),
-        ("POST", f"/v1/{PARENT}/customJobs", "JobService.CreateCustomJob", {"parent": PARENT}),
         (
             "POST",
             f"/v1/{PARENT}/customJobs/1:cancel",
@@ -155,14 +153,6 @@ def test_the_body_that_is_the_whole_request(rest: Callable[..., Answer], board: 
     }
     status, made = rest("POST", f"/v1/{board}/experiments/e/runs:batchCreate", body=body)
     assert (status, [run["name"] for run in made["tensorboardRuns"]]) == (200, [f"{board}/experiments/e/runs/r"])
-
-
-def test_a_client_of_v1beta1_is_answered_in_its_own_types(rest: Callable[..., Answer]) -> None:
-    status, made = rest("POST", f"/v1beta1/{PARENT}/tensorboards", body={"displayName": "b"})
-    assert status == 200
-    assert made["response"]["@type"] == "type.googleapis.com/google.cloud.aiplatform.v1beta1.Tensorboard"
-    assert made["metadata"]["@type"].startswith("type.googleapis.com/google.cloud.aiplatform.v1beta1.")
-    assert rest("GET", f"/v1/{made['response']['name']}")[1]["displayName"] == "b"
 
 
 @pytest.mark.parametrize(
