@@ -110,7 +110,6 @@ class TpuService:
 
     def __init__(self, authority: Authority) -> None:
         self._authority = authority
-        self._workers: Workers | None = None
         self._vms: TpuVms | None = None
 
     def begin(self, folder: Path, programs: Path, settings: VertexSettings, state: StateStore) -> None:
@@ -123,11 +122,11 @@ class TpuService:
           state: the state, which stores TPU VMs and queued resources.
         """
         options = settings.options
-        self._workers = Workers(folder, programs, settings)
-        self._vms = TpuVms(options.pending_seconds, options.queued_seconds, self._workers, state)
+        workers = Workers(folder, programs, settings)
+        self._vms = TpuVms(options.pending_seconds, options.queued_seconds, workers, state)
         threading.Thread(target=end_orphans, name="tpu-orphans", daemon=True).start()
         if folder.is_dir():  # an earlier server left it
-            self._workers.end_left(self._vms.folders())
+            workers.end_left(self._vms.folders())
 
     def reset(self) -> None:
         """Deletes all TPU VMs, and ends their processes."""
@@ -136,8 +135,8 @@ class TpuService:
 
     def close(self) -> None:
         """Ends the processes of all TPU VMs."""
-        if self._workers is not None:
-            self._workers.close()
+        if self._vms is not None:
+            self._vms.workers.close()
 
     async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers JSON over HTTP, at ``tpu.googleapis.com`` and at :data:`OWN_PATH`."""
@@ -166,7 +165,7 @@ class TpuService:
         """Returns the answer, or None for a request that is not emulated."""
         assert self._vms is not None, "no port is open before it begins"
         if path == OWN_PATH:
-            return self._worker(self._vms, body)
+            return _worker(self._vms, body)
         if found := _LOCATIONS.fullmatch(path):
             return {"locations": [_location(f"{found['project']}/locations/{zone}") for zone in ZONES]}
         match = _PATH.fullmatch(path)
@@ -183,17 +182,18 @@ class TpuService:
             return typed(change(request), request.version)
         return _READS[asked](request) if asked in _READS else None
 
-    def _worker(self, vms: TpuVms, body: Json) -> Json:
-        assert self._workers is not None
-        address, user, command = (str(body.get(name) or "") for name in ("address", "user", "command"))
-        worker = vms.worker_at(address)
-        if worker is None:
-            raise ApiError(StatusCode.NOT_FOUND, f"{address}: no TPU VM of this session has a worker there any more")
-        if worker.state != "READY":
-            raise failed_precondition(f"{address}: the TPU VM {worker.node} is {worker.state}, not READY")
-        environment = self._workers.environment(worker, user, command)
-        home, limit = str(self._workers.home(worker)), self._workers.limit(worker)
-        return {"environment": environment, "home": home, "limit": limit}
+
+def _worker(vms: TpuVms, body: Json) -> Json:
+    """Returns what ``ssh`` and ``scp`` need to start a process on a worker."""
+    address, user, command = (str(body.get(name) or "") for name in ("address", "user", "command"))
+    worker = vms.worker_at(address)
+    if worker is None:
+        raise ApiError(StatusCode.NOT_FOUND, f"{address}: no TPU VM of this session has a worker there any more")
+    if worker.state != "READY":
+        raise failed_precondition(f"{address}: the TPU VM {worker.node} is {worker.state}, not READY")
+    environment = vms.workers.environment(worker, user, command)
+    home, limit = str(vms.workers.home(worker)), vms.workers.limit(worker)
+    return {"environment": environment, "home": home, "limit": limit}
 
 
 _EMULATED = "of Cloud TPU it has nodes, queued resources, accelerator types, runtime versions and operations"

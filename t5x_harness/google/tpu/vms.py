@@ -56,7 +56,7 @@ class TpuVms:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._pending, self._queued = pending_seconds, queued_seconds
-        self._workers = workers
+        self.workers = workers
         self._kept = KeptInState(state)
         self._clock = clock
 
@@ -68,7 +68,7 @@ class TpuVms:
             shown = self._shown(node)
             return [node["_folder"]], self._operation(kept, parent, node["name"], "create", node["_ready_at"], shown)
 
-        return self._change(create, self._workers.begin)
+        return self._change(create, self.workers.begin)
 
     def get_node(self, name: str) -> Json:
         return self._shown(self._kept.read().node(name, self._clock()))
@@ -107,7 +107,7 @@ class TpuVms:
             del kept.nodes[name]
             return [node["_folder"]], self._operation(kept, _parent(name), name, "delete", 0, {})
 
-        return self._change(delete, self._workers.end)
+        return self._change(delete, self.workers.end)
 
     def start_or_stop(self, name: str, verb: str) -> Json:
         """Starts or stops a TPU VM of one host; returns the operation.
@@ -119,16 +119,17 @@ class TpuVms:
         def change(kept: Kept) -> tuple[list[str], Json]:
             node = kept.node(name, self._clock())
             state = self._shown(node)["state"]
-            wanted = {"stop": "READY", "start": "STOPPED"}[verb]
+            before, after = ("READY", "STOPPED") if verb == "stop" else ("STOPPED", "READY")
+            done = {"stop": "stopped", "start": "started"}[verb]
             if len(node["networkEndpoints"]) > 1:
-                raise failed_precondition(f"{name} has several hosts: it cannot be {_done(verb)}")
-            if state != wanted:
-                raise failed_precondition(f"{name} is {state}, not {wanted}: it cannot be {_done(verb)}")
-            node["state"] = "STOPPED" if verb == "stop" else "READY"
+                raise failed_precondition(f"{name} has several hosts: it cannot be {done}")
+            if state != before:
+                raise failed_precondition(f"{name} is {state}, not {before}: it cannot be {done}")
+            node["state"] = after
             stopped = [node["_folder"]] if verb == "stop" else []
             return stopped, self._operation(kept, _parent(name), name, verb, 0, self._shown(node))
 
-        return self._change(change, self._workers.stop)
+        return self._change(change, self.workers.stop)
 
     def workers_of(self, name: str) -> list[Worker]:
         """Returns the workers of a TPU VM, in order."""
@@ -165,7 +166,7 @@ class TpuVms:
             operation = self._operation(kept, parent, name, "create", 0, self._shown_queued(made))
             return [node["_folder"] for node in nodes], operation
 
-        return self._change(create, self._workers.begin)
+        return self._change(create, self.workers.begin)
 
     def get_queued(self, name: str) -> Json:
         return self._shown_queued(self._kept.read().queued(name))
@@ -185,7 +186,7 @@ class TpuVms:
             del kept.queue[name]
             return folders, self._operation(kept, _parent(name), name, "delete", 0, {})
 
-        return self._change(delete, self._workers.end)
+        return self._change(delete, self.workers.end)
 
     def get_operation(self, name: str) -> Json:
         operations = self._kept.read().operations
@@ -205,7 +206,7 @@ class TpuVms:
         folders = self.folders()
         self._kept.delete()
         for folder in folders:
-            self._workers.end(folder)
+            self.workers.end(folder)
 
     def _change(self, change: Callable[[Kept], tuple[list[str], Json]], then: Callable[[str], None]) -> Json:
         """Makes a change that results in folders and an operation, then calls a function with each folder."""
@@ -240,7 +241,7 @@ class TpuVms:
             "state": "READY",
             "networkEndpoints": [endpoint_of(network, number) for number in addresses],
             "_addresses": addresses,
-            "_folder": self._workers.folder(uid),
+            "_folder": self.workers.folder(uid),
             "_slice": found.name,
             "_coordinator": kept.take_coordinator(),
             "_from": from_,
@@ -305,10 +306,6 @@ def _checked(given: str, field: str) -> str:
 
 def _parent(name: str) -> str:
     return name.rsplit("/", 2)[0]
-
-
-def _done(verb: str) -> str:
-    return {"start": "started", "stop": "stopped"}[verb]
 
 
 def _time(seconds: float) -> str:

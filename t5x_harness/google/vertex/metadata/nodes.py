@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from google.cloud.aiplatform_v1.types import event as event_types
@@ -25,7 +25,7 @@ from t5x_harness.google.vertex.metadata.stores import (
     kind_of,
     title_of,
 )
-from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services
+from t5x_harness.google.vertex.services import ApiCall, FilterFunction, Services, aspect_key
 from t5x_harness.google.vertex.wire.errors import (
     ApiError,
     FieldViolation,
@@ -139,7 +139,8 @@ def add_members(call: ApiCall) -> Message:
     nodes = [get_node(call.services, name, ARTIFACT) for name in request.artifacts]
     nodes += [get_node(call.services, name, EXECUTION) for name in request.executions]
     for node in nodes:
-        stores.add_member(call.services, context.name, node.name)
+        call.services.state.add(aspect_key(node.name, stores.CONTEXTS), context.name)
+        call.services.state.add(aspect_key(context.name, stores.MEMBERS), node.name)
     return call.rpc.response()
 
 
@@ -236,8 +237,8 @@ def add_events(call: ApiCall) -> Message:
 def query_execution(call: ApiCall) -> Message:
     """Returns an execution with its artifacts and the events between them."""
     execution = get_node(call.services, call.request.execution, EXECUTION)
-    events = stores.events_of(call.services, execution.name)
-    return _subgraph(call.services, {event.artifact for event in events}, {execution.name}, events)
+    artifacts = {event.artifact for event in stores.events_of(call.services, execution.name)}
+    return _subgraph(call.services, artifacts, {execution.name})
 
 
 def query_context(call: ApiCall) -> Message:
@@ -245,9 +246,7 @@ def query_context(call: ApiCall) -> Message:
     context = get_node(call.services, call.request.context, CONTEXT)
     members = stores.linked(call.services, context.name, stores.MEMBERS)
     artifacts = {name for name in members if f"/{ARTIFACT.collection}/" in name}
-    executions = members - artifacts
-    events = [e for name in executions for e in stores.events_of(call.services, name) if e.artifact in artifacts]
-    return _subgraph(call.services, artifacts, executions, events)
+    return _subgraph(call.services, artifacts, members - artifacts)
 
 
 def query_artifact(call: ApiCall) -> Message:
@@ -273,11 +272,12 @@ def query_artifact(call: ApiCall) -> Message:
             newest = {node.name for node in _nodes(call.services, reached, ARTIFACT) if matches(node)}
             artifacts |= newest
         _check_size(artifacts, executions)
-    events = [e for name in executions for e in stores.events_of(call.services, name) if e.artifact in artifacts]
-    return _subgraph(call.services, artifacts, executions, events)
+    return _subgraph(call.services, artifacts, executions)
 
 
-def _subgraph(services: Services, artifacts: Iterable[str], executions: Iterable[str], events: list[Any]) -> Message:
+def _subgraph(services: Services, artifacts: Collection[str], executions: Collection[str]) -> Message:
+    """Returns these nodes with the events between them."""
+    events = [e for name in executions for e in stores.events_of(services, name) if e.artifact in artifacts]
     nodes, makers = _nodes(services, artifacts, ARTIFACT), _nodes(services, executions, EXECUTION)
     _check_size(nodes, makers, events)
     ordered = sorted(events, key=lambda event: event.event_time.ToNanoseconds())

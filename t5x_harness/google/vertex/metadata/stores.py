@@ -53,12 +53,6 @@ MEMBERS, CONTEXTS, CHILDREN, EXECUTIONS = "members", "contexts", "children", "ex
 Event = event_types.Event.pb()
 
 
-def add_member(services: Services, context: str, node: str) -> None:
-    """Adds an artifact or an execution to a context. It may already be in the context."""
-    services.state.add(aspect_key(node, CONTEXTS), context)
-    services.state.add(aspect_key(context, MEMBERS), node)
-
-
 def linked(services: Services, node: str, which: str) -> set[str]:
     """Returns the names of the nodes to which a node is linked; ``which`` is :data:`MEMBERS` or another kind."""
     return services.state.members(aspect_key(node, which))
@@ -101,24 +95,19 @@ def cutting(services: Services, node: Any) -> Iterator[None]:
       services: the services, which have the state.
       node: the node's message.
     """
-    name, discard = node.name, services.state.discard
-    holders, inside, below, executions = (
-        linked(services, name, which) for which in (CONTEXTS, MEMBERS, CHILDREN, EXECUTIONS)
-    )
-    events = events_of(services, name)
+    name = node.name
+    far_ends = [aspect_key(context, MEMBERS) for context in linked(services, name, CONTEXTS)]
+    far_ends += [aspect_key(member, CONTEXTS) for member in linked(services, name, MEMBERS)]
+    far_ends += [aspect_key(parent, CHILDREN) for parent in getattr(node, "parent_contexts", ())]
+    far_ends += [aspect_key(event.artifact, EXECUTIONS) for event in events_of(services, name)]
+    children, executions = linked(services, name, CHILDREN), linked(services, name, EXECUTIONS)
     yield
-    for context in holders:
-        discard(aspect_key(context, MEMBERS), name)
-    for member in inside:
-        discard(aspect_key(member, CONTEXTS), name)
-    for parent in getattr(node, "parent_contexts", ()):
-        discard(aspect_key(parent, CHILDREN), name)
-    for child in below:
+    for key in far_ends:
+        services.state.discard(key, name)
+    for child in children:
         remove_child(services, name, child)
     for execution in executions:
         services.state.delete(_event_key(execution, name))
-    for event in events:
-        discard(aspect_key(event.artifact, EXECUTIONS), name)
 
 
 def _change_parents(services: Services, child: str, change: Callable[[Sequence[str]], Sequence[str]]) -> None:
@@ -190,22 +179,8 @@ def schema_id(title: str, version: str) -> str:
     return "-".join([namespace, *words, "v" + version.replace(".", "-")]).lower().replace("_", "-")
 
 
-def violations(schema: Mapping[str, Any], metadata: Mapping[str, Any]) -> Iterator[str]:
-    """Yields a sentence for each property of metadata that is wrong.
-
-    Args:
-      schema: the parsed YAML of a MetadataSchema.
-      metadata: a node's metadata as JSON values.
-    """
-    properties = schema.get("properties") or {}
-    if schema.get("additionalProperties") is False:
-        for name in metadata:
-            if name not in properties:
-                yield f"{name!r} is not a property of the schema, which takes only {', '.join(properties)}."
-    yield from _missing(schema, metadata, ())
-
-
 def _missing(schema: Mapping[str, Any], value: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """Yields a sentence for each property that a parsed schema requires and a value at a path does not have."""
     for name in schema.get("required") or ():
         if name not in value:
             yield f"{'.'.join((*path, name))!r} is required by the schema."
@@ -217,7 +192,7 @@ def _missing(schema: Mapping[str, Any], value: Mapping[str, Any], path: tuple[st
 def add_system_schemas(services: Services, store: str) -> None:
     """Creates the schemas of a new store."""
     for schema in _system_schemas():
-        name = schema_id(parse_schema(schema.schema)["title"], schema.schema_version)
+        name = schema_id(title_of(schema), schema.schema_version)
         services.resources.create(f"{store}/{_COLLECTION}/{name}", schema)
 
 
@@ -247,13 +222,14 @@ def conform(services: Services, node: Any, kind: ResourceKind, name: str) -> Non
         raise ApiError(StatusCode.NOT_FOUND, message)
     if schema.schema_type not in (_type_of(kind), _ANY_KIND):
         raise invalid_argument(f"The schema {node.schema_title!r} is not one for {kind.collection}.")
-    found = list(violations(parse_schema(schema.schema), json_format.MessageToDict(node.metadata)))
+    read, metadata = parse_schema(schema.schema), json_format.MessageToDict(node.metadata)
+    found = list(_missing(read, metadata, ()))
+    if read.get("additionalProperties") is False:
+        known = read.get("properties") or {}
+        message = f"is not a property of the schema, which takes only {', '.join(known)}."
+        found = [*(f"{name!r} {message}" for name in metadata if name not in known), *found]
     if found:
         raise invalid_argument(f"The metadata does not match the schema {node.schema_title!r}: {' '.join(found)}")
-
-
-def schemas_of(services: Services, store: str) -> list[Any]:
-    return services.resources.list(store, _COLLECTION, _Schema)
 
 
 def _versions(services: Services, store: str, node: Any) -> dict[str, Any]:
@@ -263,8 +239,8 @@ def _versions(services: Services, store: str, node: Any) -> dict[str, Any]:
     """
     found = dict(_of_the_service().get(node.schema_title, {}))
     if not found or node.schema_version not in ("", *found):
-        same = [schema for schema in schemas_of(services, store) if title_of(schema) == node.schema_title]
-        found |= {schema.schema_version: schema for schema in same}
+        known = services.resources.list(store, _COLLECTION, _Schema)
+        found |= {each.schema_version: each for each in known if title_of(each) == node.schema_title}
     return found
 
 
@@ -324,7 +300,7 @@ def create_schema(call: ApiCall) -> Message:
     if not _VERSION.fullmatch(schema.schema_version):
         message = f"schema_version {schema.schema_version!r} does not satisfy the following regex: {_VERSION.pattern}"
         raise invalid_argument(message)
-    known = schemas_of(call.services, call.request.parent)
+    known = call.services.resources.list(call.request.parent, _COLLECTION, _Schema)
     if any((title_of(each), each.schema_version) == (title, schema.schema_version) for each in known):
         message = f"MetadataSchema with title {title} and version {schema.schema_version} already exists"
         raise ApiError(StatusCode.ALREADY_EXISTS, message)

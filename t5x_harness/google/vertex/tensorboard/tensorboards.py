@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,9 +41,7 @@ def create(call: ApiCall) -> Message:
     made = _Tensorboard()
     operation.response.Unpack(made)
     if made.is_default:  # if several are created at once, the last one remains the default
-        now = made.create_time.ToNanoseconds()
-        others = _others(call.services, made.name)
-        _demote(call.services, [each for each in others if each.create_time.ToNanoseconds() < now])
+        _demote_others(call.services, made.name, before=made.create_time.ToNanoseconds())
     return operation
 
 
@@ -74,7 +73,7 @@ def update(call: ApiCall) -> Message:
     given.ClearField("run_count")
     answer = run_standard(call)
     if call.services.resources.get(given.name, _Tensorboard).is_default:
-        _demote(call.services, _others(call.services, given.name))
+        _demote_others(call.services, given.name)
     return answer
 
 
@@ -85,16 +84,11 @@ def create_experiment(call: ApiCall) -> Message:
     return run_standard(call)
 
 
-def _others(services: Services, name: str) -> list[Any]:
-    """Returns the other Tensorboards in the same location."""
+def _demote_others(services: Services, name: str, before: float = math.inf) -> None:
+    """Makes the other Tensorboards in a location, created before a time in nanoseconds, no longer the default."""
     known: list[Any] = services.resources.list(parent_of(name), "tensorboards", _Tensorboard)
-    return [each for each in known if each.name != name]
-
-
-def _demote(services: Services, boards: list[Any]) -> None:
-    """Makes these Tensorboards no longer the default."""
-    for board in boards:
-        if board.is_default:
+    for board in known:
+        if board.name != name and board.is_default and board.create_time.ToNanoseconds() < before:
             services.resources.update(board.name, _Tensorboard, lambda it: it.ClearField("is_default"))
 
 

@@ -84,8 +84,7 @@ def parse_json(body: bytes) -> Any:
     try:
         return read_json(body)
     except BadJson as error:
-        message = f"Invalid JSON payload received. {error}"
-        raise ApiError(StatusCode.INVALID_ARGUMENT, message, [FieldViolation("", message)]) from None
+        raise _invalid("", str(error)) from None
 
 
 def check_text(text: str, what: str) -> None:
@@ -215,6 +214,4 @@ def _read_body(part: Any, body: bytes, field: str) -> None:
             raise ApiError(
                 StatusCode.INVALID_ARGUMENT, "\n".join(each.message for each in misspelt), misspelt
             ) from None
-        # The library's text says what is wrong, and where.
-        message = f"Invalid JSON payload received. {error}"
-        raise ApiError(StatusCode.INVALID_ARGUMENT, message, [FieldViolation(field, message)]) from None
+        raise _invalid(field, str(error)) from None  # the library's text says what is wrong, and where
