@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 from asking import ask, run_command
-from cloud_tpu import ZONE
+from cloud_tpu import ZONE, CloudTpu
 
 from t5x_harness.google.server.settings import SessionFolder
 from t5x_harness.google.session import EmulatedCloud
 from t5x_harness.google.tpu import remote_shell
+from t5x_harness.google.vertex.settings import VertexOptions
+from t5x_harness.google.vertex.state import open_store
 
 Gcloud = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -65,12 +67,6 @@ def test_the_same_by_requests(tpu: Any) -> None:
 
 def test_a_state_that_is_lost_is_named() -> None:
     pytest.importorskip("fakeredis", reason="needs the extra vertex")
-    from cloud_tpu import CloudTpu
-
-    from t5x_harness.google.session import EmulatedCloud
-    from t5x_harness.google.vertex.settings import VertexOptions
-    from t5x_harness.google.vertex.state import open_store
-
     store = open_store("fakeredis:")
     with EmulatedCloud(vertex=VertexOptions(state=store.url)) as session:
         assert CloudTpu(session)("GET", f"{ZONE}/nodes") == {"nodes": []}

@@ -1,14 +1,19 @@
-"""Calls to an API in this process, made the way a client makes them, except for the transport."""
+"""Calls to an API in this process, made the way a client makes them, except for the transport; and their location."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["calls_to"]
+PARENT = "projects/t5x-harness/locations/us-central1"
+NUMBERED = "projects/100000000000/locations/us-central1"
+"""The same location in the service's form."""
+STORE, NUMBERED_STORE = (f"{location}/metadataStores/default" for location in (PARENT, NUMBERED))
+Call = Callable[..., Any]
+Refused = Callable[..., tuple[str, str]]
 
 
-def calls_to(api: Any) -> Callable[..., Any]:
+def calls_to(api: Any) -> Call:
     """Returns ``call``: ``call("JobService.GetCustomJob", name="…")`` returns the response's message.
 
     Fields are arguments of the request's class. A streamed response is a list of messages. Errors raise ``ApiError``.

@@ -10,9 +10,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from client_process import ClientProcess
 
-__all__ = ["INTERPRETERS", "SdkClient"]
+__all__ = ["INTERPRETERS", "SdkClient", "both_transports"]
+
+both_transports = pytest.mark.parametrize("sdk", ["grpc", "rest"], indirect=True)
 
 INTERPRETERS = [sys.executable, *filter(None, os.environ.get("T5X_HARNESS_TEST_SDKS", "").split(os.pathsep))]
 

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 from client_process import ClientError
+from sdk_client import both_transports
 
 from t5x_harness.google.session import EmulatedCloud
 
 Sdk = Callable[..., Any]
-
-both_transports = pytest.mark.parametrize("sdk", ["grpc", "rest"], indirect=True)
 
 LIFE = """
     made = ai.Tensorboard.create(display_name=name, labels={"team": "text"})
@@ -30,24 +29,18 @@ LIFE = """
 """
 
 
-def _check_life(told: list[Any], name: str) -> None:
-    resource, found, changed, left = told
+@pytest.mark.parametrize(("sdk", "by_endpoint"), [("grpc", False), ("rest", False), ("rest", True)], indirect=["sdk"])
+def test_a_resources_life_through_the_proxy_and_by_an_endpoint_without_tls(
+    sdk: Sdk, by_endpoint: bool, fake_gcs_server: EmulatedCloud
+) -> None:
+    name = sdk("result = name")
+    if by_endpoint:
+        sdk('init(api_endpoint=endpoint, api_transport="rest")', endpoint=fake_gcs_server.endpoints.url)
+    resource, found, changed, left = sdk(LIFE, name=name)
     assert resource.startswith("projects/100000000000/locations/us-central1/tensorboards/")
     assert found == [resource]
     assert changed == [f"{name}-new", {"team": "speech"}]
     assert left == []
-
-
-@both_transports
-def test_a_resources_life_through_the_proxy(sdk: Sdk) -> None:
-    name = sdk("result = name")
-    _check_life(sdk(LIFE, name=name), name)
-
-
-def test_a_resources_life_by_an_endpoint_without_tls(sdk: Sdk, fake_gcs_server: EmulatedCloud) -> None:
-    name = sdk("result = name")
-    sdk('init(api_endpoint=endpoint, api_transport="rest")', endpoint=fake_gcs_server.endpoints.url)
-    _check_life(sdk(LIFE, name=name), name)
 
 
 def test_a_project_has_one_number_in_every_api(sdk: Sdk) -> None:
@@ -102,8 +95,10 @@ def test_errors_are_the_classes_that_users_catch(sdk: Sdk) -> None:
             except exceptions.GoogleAPICallError as error:
                 told = [type(error).__name__, error.message.rpartition("enum-encoding%3Dint: ")[2]]
                 for detail in error.details:
-                    fields = detail.get("fieldViolations", ()) if isinstance(detail, dict) else detail.field_violations
-                    told += [each["field"] if isinstance(each, dict) else each.field for each in fields]
+                    if isinstance(detail, dict):
+                        told += [each["field"] for each in detail.get("fieldViolations", ())]
+                    else:
+                        told += [each.field for each in getattr(detail, "field_violations", ())]
                 result[what] = told
         note("missing", lambda: ai.Tensorboard("1"))
         note("filter", lambda: ai.Tensorboard.list(filter="colour=red"))
@@ -172,24 +167,6 @@ def test_clients_of_v1beta1_see_the_same_resources(sdk: Sdk) -> None:
     """
     name = sdk("result = name")
     assert sdk(code, name=name) == ["aiplatform_v1beta1", "CreateTensorboardOperationMetadata", name, name]
-
-
-@both_transports
-def test_operations_through_the_librarys_own_client(sdk: Sdk) -> None:
-    code = """
-        parent = "projects/t5x-harness/locations/us-central1"
-        client = ai.Tensorboard.create(display_name=name).api_client
-        operation = client.create_tensorboard(parent=parent, tensorboard={"display_name": name}).operation
-        again = client.get_operation({"name": operation.name})
-        listed = client.list_operations({"name": operation.name.partition("/operations/")[0]})
-        client.delete_operation({"name": operation.name})
-        try:
-            client.get_operation({"name": operation.name})
-        except exceptions.NotFound:
-            result = [operation.name, again.name, again.done, [each.name for each in listed.operations]]
-    """
-    name, again, done, listed = sdk(code)
-    assert (again, done, listed) == (name, True, [name])
 
 
 @pytest.mark.parametrize("credentials", ["AnonymousCredentials()", 'Credentials("fake")'])

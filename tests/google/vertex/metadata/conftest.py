@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metadata_names import STORE
+from api_calls import STORE, Call
 
 
 @pytest.fixture
-def create(call: Callable[..., Any]) -> Callable[..., Any]:
+def create(call: Call) -> Call:
     """Returns ``create("Artifact", "name", schema_title="…")``, which creates a node in the default store."""
 
     def make(noun: str, identifier: str, **fields: Any) -> Any:
@@ -22,7 +22,7 @@ def create(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.fixture
-def names(call: Callable[..., Any]) -> Callable[..., list[str]]:
+def names(call: Call) -> Callable[..., list[str]]:
     """Returns ``names("Artifact", 'uri = "x"')``, which returns the ids of the nodes that match a filter."""
 
     def find(noun: str, text: str = "", **more: Any) -> list[str]:

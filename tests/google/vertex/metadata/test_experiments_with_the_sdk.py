@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from client_process import ClientError
+from sdk_client import both_transports
 
 Sdk = Callable[..., Any]
-
-both_transports = pytest.mark.parametrize("sdk", ["grpc", "rest"], indirect=True)
 
 IN_TURN = """
     init(experiment=name, experiment_tensorboard=False)
@@ -21,12 +20,6 @@ IN_TURN = """
     first.log_metrics({"c": 3})
     found = ai.ExperimentRun("run", experiment=name)
     result = [found.get_params(), found.get_metrics()]
-"""
-TWICE = """
-    init(experiment=name, experiment_tensorboard=False)
-    ai.start_run("run")
-    ai.end_run()
-    ai.start_run("run")
 """
 
 
@@ -111,8 +104,14 @@ def test_a_run_is_resumed_and_its_state_follows(sdk: Sdk) -> None:
     ("sdk", "kind"), [("grpc", "AlreadyExists"), ("rest", "Conflict")], indirect=["sdk"], ids=["grpc", "rest"]
 )
 def test_a_run_that_is_there_is_not_begun_again(sdk: Sdk, kind: str) -> None:
+    code = """
+        init(experiment=name, experiment_tensorboard=False)
+        ai.start_run("run")
+        ai.end_run()
+        ai.start_run("run")
+    """
     with pytest.raises(ClientError, match=r"Context with name projects/100000000000/\S+-run already exists") as caught:
-        sdk(TWICE)
+        sdk(code)
     assert caught.value.kind == kind
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
+from api_calls import NUMBERED, PARENT, Call
 from google.cloud.aiplatform_v1.types import model_service
 
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 
-PARENT = "projects/t5x-harness/locations/us-central1"
-NUMBERED = "projects/100000000000/locations/us-central1"
 SERVED_BY = {"image_uri": "gcr.io/my-project/serve:1"}
-Ask = Callable[..., Any]
 
 
-def upload(call: Ask, display_name: str = "t5", *, parent_model: str = "", model_id: str = "", **fields: Any) -> Any:
+def upload(call: Call, display_name: str = "t5", *, parent_model: str = "", model_id: str = "", **fields: Any) -> Any:
     """Returns the response of the operation."""
     model = {"display_name": display_name, "container_spec": SERVED_BY, **fields}
     operation = call(
@@ -30,25 +27,25 @@ def upload(call: Ask, display_name: str = "t5", *, parent_model: str = "", model
     return response
 
 
-def get(call: Ask, name: str) -> Any:
+def get(call: Call, name: str) -> Any:
     return call("ModelService.GetModel", name=name)
 
 
-def aliases(call: Ask, name: str) -> dict[str, list[str]]:
+def aliases(call: Call, name: str) -> dict[str, list[str]]:
     """Returns the aliases of each version."""
     listed = call("ModelService.ListModelVersions", name=name)
     return {model.version_id: sorted(model.version_aliases) for model in listed.models}
 
 
-def merge(call: Ask, version: str, *changes: str) -> Any:
+def merge(call: Call, version: str, *changes: str) -> Any:
     return call("ModelService.MergeVersionAliases", name=version, version_aliases=changes)
 
 
-def update(call: Ask, name: str, *paths: str, **fields: Any) -> Any:
+def update(call: Call, name: str, *paths: str, **fields: Any) -> Any:
     return call("ModelService.UpdateModel", model={"name": name, **fields}, update_mask={"paths": paths})
 
 
-def refused(code: StatusCode, function: Ask, *args: Any, **fields: Any) -> str:
+def refused(code: StatusCode, function: Call, *args: Any, **fields: Any) -> str:
     """Returns the message."""
     with pytest.raises(ApiError) as caught:
         function(*args, **fields)
@@ -56,7 +53,7 @@ def refused(code: StatusCode, function: Ask, *args: Any, **fields: Any) -> str:
     return caught.value.message
 
 
-def test_a_new_model_has_one_version_which_is_the_default(call: Ask) -> None:
+def test_a_new_model_has_one_version_which_is_the_default(call: Call) -> None:
     made = upload(call, labels={"team": "nlp"}, version_description="first")
     assert made.model.startswith(f"{NUMBERED}/models/")
     assert made.model_version_id == "1"
@@ -69,7 +66,7 @@ def test_a_new_model_has_one_version_which_is_the_default(call: Ask) -> None:
     assert get(call, f"{made.model}@1").version_description == "first"
 
 
-def test_versions_are_counted_and_a_number_is_never_given_twice(call: Ask) -> None:
+def test_versions_are_counted_and_a_number_is_never_given_twice(call: Call) -> None:
     name = upload(call, model_id="t5_base").model
     assert name == f"{NUMBERED}/models/t5_base"
     assert [upload(call, parent_model=name).model_version_id for _ in range(2)] == ["2", "3"]
@@ -79,7 +76,7 @@ def test_versions_are_counted_and_a_number_is_never_given_twice(call: Ask) -> No
     assert "models/t5_base@3 was not found" in refused(StatusCode.NOT_FOUND, get, call, f"{name}@3")
 
 
-def test_an_alias_is_one_versions_and_moves(call: Ask) -> None:
+def test_an_alias_is_one_versions_and_moves(call: Call) -> None:
     name = upload(call, version_aliases=["golden"]).model
     upload(call, parent_model=name, version_aliases=["golden", "default"])
     assert aliases(call, name) == {"1": [], "2": ["default", "golden"]}
@@ -90,7 +87,7 @@ def test_an_alias_is_one_versions_and_moves(call: Ask) -> None:
     assert get(call, f"{name}@golden").version_id == "1"
 
 
-def test_there_is_always_a_default_version(call: Ask) -> None:
+def test_there_is_always_a_default_version(call: Call) -> None:
     name = upload(call).model
     only = refused(StatusCode.FAILED_PRECONDITION, call, "ModelService.DeleteModelVersion", name=f"{name}@1")
     assert only == f"{name}@1 is the only version of its model: delete the model instead"
@@ -104,7 +101,7 @@ def test_there_is_always_a_default_version(call: Ask) -> None:
     assert aliases(call, name) == {"2": ["default"]}
 
 
-def test_updates_are_of_the_model_or_of_a_version(call: Ask) -> None:
+def test_updates_are_of_the_model_or_of_a_version(call: Call) -> None:
     name = upload(call, labels={"team": "nlp"}).model
     upload(call, parent_model=name, labels={"step": "1000"})
     changed = update(call, name, "display_name", "description", display_name="t5-large", description="large")
@@ -125,7 +122,7 @@ def test_updates_are_of_the_model_or_of_a_version(call: Ask) -> None:
     assert "update_mask; Message: it is required" in refused(StatusCode.INVALID_ARGUMENT, update, call, name)
 
 
-def test_a_stale_etag_is_refused_and_aliases_leave_it(call: Ask) -> None:
+def test_a_stale_etag_is_refused_and_aliases_leave_it(call: Call) -> None:
     name = upload(call).model
     etag = get(call, name).etag
     merge(call, f"{name}@1", "golden")
@@ -134,7 +131,7 @@ def test_a_stale_etag_is_refused_and_aliases_leave_it(call: Ask) -> None:
     assert message == f"Specified Model `etag`: `{etag}` does not match server `etag`: `{get(call, name).etag}`"
 
 
-def test_lists_have_filters_and_pages(call: Ask) -> None:
+def test_lists_have_filters_and_pages(call: Call) -> None:
     names = [upload(call, f"model-{number}", labels={"size": str(number % 2)}).model for number in range(4)]
 
     def listed(**fields: Any) -> list[str]:
@@ -156,7 +153,7 @@ def test_lists_have_filters_and_pages(call: Ask) -> None:
     assert page.models[1].name == f"{names[0]}@2"
 
 
-def test_a_deleted_model_is_gone_with_its_versions(call: Ask) -> None:
+def test_a_deleted_model_is_gone_with_its_versions(call: Call) -> None:
     name = upload(call).model
     version = refused(StatusCode.INVALID_ARGUMENT, call, "ModelService.DeleteModel", name=f"{name}@1")
     assert f"'{name}@1' is the name of a version: DeleteModelVersion deletes one" in version
@@ -166,7 +163,7 @@ def test_a_deleted_model_is_gone_with_its_versions(call: Ask) -> None:
     assert name in refused(StatusCode.NOT_FOUND, upload, call, parent_model=name)
 
 
-def test_what_is_wrong_with_a_model_is_listed_at_once(call: Ask) -> None:
+def test_what_is_wrong_with_a_model_is_listed_at_once(call: Call) -> None:
     message = refused(
         StatusCode.INVALID_ARGUMENT,
         upload,
@@ -194,7 +191,7 @@ def test_what_is_wrong_with_a_model_is_listed_at_once(call: Ask) -> None:
     assert f"names no version: it has to end in one, as in {NUMBERED}/models/t5@1" in version
 
 
-def test_the_files_of_a_model_have_to_be_there(call: Ask, tmp_path: Path) -> None:
+def test_the_files_of_a_model_have_to_be_there(call: Call, tmp_path: Path) -> None:
     message = refused(StatusCode.FAILED_PRECONDITION, upload, call, artifact_uri="gs://bucket/model")
     assert message == 'There are no files under "gs://bucket/model" to copy.'
     folder = tmp_path / "root/buckets/bucket/model"
@@ -203,11 +200,11 @@ def test_the_files_of_a_model_have_to_be_there(call: Ask, tmp_path: Path) -> Non
     assert get(call, upload(call, artifact_uri="gs://bucket/model/").model).artifact_uri == "gs://bucket/model/"
 
 
-def test_two_servers_give_versions_and_aliases_once(two_calls: list[Ask]) -> None:
+def test_two_servers_give_versions_and_aliases_once(two_calls: list[Call]) -> None:
     name = upload(two_calls[0]).model
     numbers: list[str] = []
 
-    def add(call: Ask) -> None:
+    def add(call: Call) -> None:
         for _ in range(10):
             made = upload(call, parent_model=name, version_aliases=["newest"])
             numbers.append(made.model_version_id)

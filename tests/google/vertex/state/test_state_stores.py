@@ -1,4 +1,4 @@
-"""The guarantees of a store to concurrent users, and valid URLs."""
+"""A store behaves like a dictionary, keeps its promises to concurrent users, and is opened by its URL."""
 
 from __future__ import annotations
 
@@ -9,11 +9,146 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ClassVar, NoReturn
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from t5x_harness.google.server.listener import Peers
 from t5x_harness.google.vertex.state import StateError, StateStore, open_store, redis_store
+
+KEYS = st.sampled_from(["a", "a/b", "a/b/c", "a#x", "ab", "b", "é/1", "\U0001f600", "b\n"])
+DATA = st.binary(max_size=4)
+WORDS = st.sampled_from(["x", "y", "é"])
+NAMES: dict[type, str] = {bytes: "value", list: "list", set: "set"}
+
+
+class _Model(RuleBasedStateMachine):
+    store: ClassVar[StateStore]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store.clear()
+        self.model: dict[str, Any] = {}
+
+    def _holds(self, key: str, kind: type) -> bool:
+        """Returns whether a key can be used as a kind; otherwise the store has to refuse it."""
+        return key not in self.model or isinstance(self.model[key], kind)
+
+    @rule(key=KEYS, value=DATA)
+    def put(self, key: str, value: bytes) -> None:
+        if self._holds(key, bytes):
+            self.store.put(key, value)
+            self.model[key] = value
+
+    @rule(key=KEYS, value=DATA)
+    def create(self, key: str, value: bytes) -> None:
+        assert self.store.create(key, value) == (key not in self.model)
+        self.model.setdefault(key, value)
+
+    @rule(key=KEYS, value=DATA)
+    def update(self, key: str, value: bytes) -> None:
+        if self._holds(key, bytes):
+            expected = self.model[key] + value if key in self.model else None
+            assert self.store.update(key, lambda kept: kept + value) == expected
+            if expected is not None:
+                self.model[key] = expected
+
+    @rule(key=KEYS)
+    def delete(self, key: str) -> None:
+        assert self.store.delete(key) == (self.model.pop(key, None) is not None)
+
+    @rule(key=KEYS, values=st.lists(DATA, max_size=3))
+    def append(self, key: str, values: list[bytes]) -> None:
+        if self._holds(key, list):
+            expected = [*self.model.get(key, []), *values]
+            assert self.store.append(key, *values) == len(expected)
+            if expected:
+                self.model[key] = expected
+
+    @rule(key=KEYS, start=st.integers(0, 4), stop=st.none() | st.integers(0, 4))
+    def read(self, key: str, start: int, stop: int | None) -> None:
+        if self._holds(key, list):
+            assert self.store.read(key, start, stop) == self.model.get(key, [])[start:stop]
+
+    @rule(key=KEYS, member=WORDS)
+    def add(self, key: str, member: str) -> None:
+        if self._holds(key, set):
+            members = self.model.setdefault(key, set())
+            assert self.store.add(key, member) == (member not in members)
+            members.add(member)
+
+    @rule(key=KEYS, member=WORDS)
+    def discard(self, key: str, member: str) -> None:
+        if self._holds(key, set):
+            members = self.model.get(key, set())
+            assert self.store.discard(key, member) == (member in members)
+            members.discard(member)
+            if not members:
+                self.model.pop(key, None)
+
+    @rule(key=KEYS)
+    def refuse_another_kind(self, key: str) -> None:
+        uses: dict[type, Callable[[str], object]] = {
+            bytes: lambda key: self.store.put(key, b""),
+            list: lambda key: self.store.append(key, b""),
+            set: lambda key: self.store.add(key, "x"),
+        }
+        reads = {bytes: self.store.get, list: self.store.read, set: self.store.members}
+        for kind, use in uses.items():
+            if not self._holds(key, kind):
+                for call in (use, reads[kind]):
+                    with pytest.raises(
+                        StateError, match=f"{key} holds a {NAMES[type(self.model[key])]}, not a {NAMES[kind]}$"
+                    ):
+                        call(key)
+
+    @rule(key=KEYS)
+    def raise_what_a_function_raises(self, key: str) -> None:
+        """An error in a function that gets the value is raised, and changes and removes nothing."""
+
+        def fail(kept: bytes) -> NoReturn:
+            raise KeyError(kept)
+
+        for change in (self.store.update, self.store.delete):
+            if key not in self.model:
+                assert not change(key, fail)
+            else:
+                expected = KeyError if isinstance(self.model[key], bytes) else StateError
+                with pytest.raises(expected):
+                    change(key, fail)
+
+    @rule(prefix=st.sampled_from(["", "a", "a/", "é", "zz"]))
+    def keys(self, prefix: str) -> None:
+        assert self.store.keys(prefix) == sorted(key for key in self.model if key.startswith(prefix))
+
+    @invariant()
+    def everything_is_there(self) -> None:
+        values = {key: value for key, value in self.model.items() if isinstance(value, bytes)}
+        assert self.store.get_all(sorted(values)) == [values[key] for key in sorted(values)]
+        for key, value in self.model.items():
+            if isinstance(value, set):
+                assert self.store.members(key) == value
+            elif isinstance(value, list):
+                assert self.store.read(key) == value
+
+
+def test_a_store_is_as_a_dictionary(store: StateStore) -> None:
+    machine = type("Machine", (_Model,), {"store": store})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=25,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
 
 # State in memory belongs to one process, so no operations can interleave.
 several_may_write = pytest.mark.parametrize("opened", ["fakeredis", "redis"], indirect=True)
@@ -46,18 +181,6 @@ def test_appends_of_many_threads_are_all_kept_in_each_ones_order(store: StateSto
         assert [line[1] for line in lines if line[0] == number] == list(range(20))
 
 
-def test_what_a_change_raises_is_raised_and_changes_nothing(store: StateStore) -> None:
-    store.put("key", b"kept")
-
-    def change(kept: bytes) -> bytes:
-        raise KeyError(kept)
-
-    with pytest.raises(KeyError, match="kept"):
-        store.update("key", change)
-    assert store.get("key") == b"kept"
-    assert store.update("key", lambda kept: kept + b"!") == b"kept!"
-
-
 @several_may_write
 @pytest.mark.parametrize(("method", "outcome"), [("update", b"2!"), ("delete", True)])
 def test_a_value_is_read_again_when_somebody_was_faster(
@@ -74,24 +197,6 @@ def test_a_value_is_read_again_when_somebody_was_faster(
 
     assert getattr(store, method)("key", look) == outcome
     assert seen == [b"1", b"2"]
-
-
-def test_what_a_check_raises_is_raised_and_removes_nothing(store: StateStore) -> None:
-    store.put("key", b"kept")
-    store.append("list", b"element")
-
-    def check(kept: bytes) -> None:
-        raise KeyError(kept)
-
-    with pytest.raises(KeyError, match="kept"):
-        store.delete("key", check)
-    assert store.get("key") == b"kept"
-    with pytest.raises(StateError, match="list holds a list, not a value"):
-        store.delete("list", check)
-    assert store.read("list") == [b"element"]
-    assert not store.delete("none", check)
-    assert store.delete("key", lambda kept: None)
-    assert store.keys("") == ["list"]
 
 
 @several_may_write

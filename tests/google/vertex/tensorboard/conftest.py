@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from api_calls import PARENT, Call
 from sdk_client import SdkClient
 
 from t5x_harness.google.session import EmulatedCloud
-
-LOCATION = "projects/t5x-harness/locations/us-central1"
-Call = Callable[..., Any]
 
 
 @pytest.fixture
@@ -23,7 +21,7 @@ def make_board(call: Call) -> Call:
 
     def make(display_name: str = "board", **fields: Any) -> Any:
         given = {"display_name": display_name, **fields}
-        operation = call("TensorboardService.CreateTensorboard", parent=LOCATION, tensorboard=given)
+        operation = call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard=given)
         made = tensorboard.Tensorboard.pb()()
         assert operation.response.Unpack(made)
         return made

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-LOCATION = "projects/t5x-harness/locations/us-central1"
-
-Call = Callable[..., Any]
-Refused = Callable[..., tuple[str, str]]
+from api_calls import PARENT, Call, Refused
 
 
 def defaults(call: Call) -> list[str]:
     """Returns the display names of the default Tensorboards, with the SDK's filter."""
-    page = call("TensorboardService.ListTensorboards", parent=LOCATION, filter="is_default=true")
+    page = call("TensorboardService.ListTensorboards", parent=PARENT, filter="is_default=true")
     return [board.display_name for board in page.tensorboards]
 
 
@@ -26,12 +21,6 @@ def test_a_tensorboard_has_a_bucket_for_its_blobs(call: Call, board: Any, api: A
     bucket = found.blob_storage_path_prefix
     assert bucket.startswith("cloud-ai-platform-")
     assert (Path(api.services.settings.root) / "buckets" / bucket).is_dir()
-
-
-def test_a_tensorboard_needs_a_name(refused: Refused) -> None:
-    told = refused("TensorboardService.CreateTensorboard", parent=LOCATION, tensorboard={})
-    assert told[0] == "INVALID_ARGUMENT"
-    assert told[1] == "List of found errors:\t1.Field: tensorboard.display_name; Message: it is required\t"
 
 
 def test_one_tensorboard_is_the_default(call: Call, make_board: Call) -> None:
@@ -62,7 +51,7 @@ def test_an_update_leaves_what_only_the_service_sets(call: Call, board: Any) -> 
 
 def test_runs_are_counted(call: Call, board: Any, experiment: Any, make_run: Call) -> None:
     def count() -> list[int]:
-        (listed,) = call("TensorboardService.ListTensorboards", parent=LOCATION).tensorboards
+        (listed,) = call("TensorboardService.ListTensorboards", parent=PARENT).tensorboards
         return [call("TensorboardService.GetTensorboard", name=board.name).run_count, listed.run_count]
 
     first = make_run("first")
@@ -114,17 +103,18 @@ def test_a_display_name_is_free_again(call: Call, make_run: Call, make_series: C
 
 
 @pytest.mark.parametrize(
-    ("method", "field", "extra"),
+    ("kind", "parent", "field", "given"),
     [
-        ("TensorboardExperiment", "tensorboard_experiment_id", {"tensorboard_experiment": {}}),
-        ("TensorboardRun", "tensorboard_run_id", {"tensorboard_run": {"display_name": "x"}}),
+        ("Tensorboard", PARENT, "tensorboard.display_name", {"tensorboard": {}}),
+        ("TensorboardExperiment", None, "tensorboard_experiment_id", {"tensorboard_experiment": {}}),
+        ("TensorboardRun", None, "tensorboard_run_id", {"tensorboard_run": {"display_name": "x"}}),
     ],
 )
-def test_experiments_and_runs_need_an_id(
-    method: str, field: str, extra: dict[str, Any], board: Any, experiment: Any, refused: Refused
+def test_tensorboards_need_a_name_and_experiments_and_runs_an_id(
+    kind: str, parent: str | None, field: str, given: dict[str, Any], experiment: Any, refused: Refused
 ) -> None:
-    parent = board.name if method == "TensorboardExperiment" else experiment.name
-    told = refused(f"TensorboardService.Create{method}", parent=parent, **extra)
+    parent = parent or (experiment.name if kind == "TensorboardRun" else experiment.name.partition("/experiments")[0])
+    told = refused(f"TensorboardService.Create{kind}", parent=parent, **given)
     assert told == ("INVALID_ARGUMENT", f"List of found errors:\t1.Field: {field}; Message: it is required\t")
 
 
@@ -141,14 +131,6 @@ def test_a_time_series_has_a_type_that_stays(call: Call, make_series: Call, run:
     updated = call("TensorboardService.UpdateTensorboardTimeSeries", tensorboard_time_series=changed)
     assert (updated.value_type, updated.plugin_name, updated.description) == (loss.value_type, "scalars", "d")
     assert updated.plugin_data == b"\x01"
-
-
-def test_time_series_are_found_by_name(call: Call, make_series: Call, run: Any) -> None:
-    for name in ("loss", "accuracy", 'odd "name"/\\'):
-        make_series(name)
-    for name, text in (("accuracy", '"accuracy"'), ('odd "name"/\\', '"odd \\"name\\"/\\\\"')):
-        page = call("TensorboardService.ListTensorboardTimeSeries", parent=run.name, filter=f"display_name = {text}")
-        assert [series.display_name for series in page.tensorboard_time_series] == [name]
 
 
 def test_a_batch_of_runs_is_made_as_a_whole(call: Call, experiment: Any, board: Any, refused: Refused) -> None:

@@ -12,7 +12,6 @@ import pytest
 from google.cloud import aiplatform_v1, aiplatform_v1beta1
 from google.cloud.aiplatform_v1 import types
 
-from t5x_harness.google.vertex.messages.names import KINDS, verb_of
 from t5x_harness.google.vertex.messages.paths import is_repeated
 from t5x_harness.google.vertex.wire.rpc_table import rpc_table
 
@@ -41,25 +40,6 @@ def test_messages_are_the_librarys_own() -> None:
         "custom_job",
     )
     assert rpc_table()["TensorboardService.ReadTensorboardBlobData"].streams
-
-
-def test_operations_can_be_asked_for_by_every_services_urls() -> None:
-    rpc = rpc_table()["Operations.GetOperation"]
-    templates = {binding.template for binding in rpc.bindings}
-    assert {"/v1/{name=projects/*/locations/*/operations/*}"} <= templates
-    assert any("tensorboards/*/operations" in template for template in templates)
-
-
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
-def test_a_complete_kind_has_all_the_methods_that_the_library_has_for_it(kind) -> None:
-    verbs = {found[0] for rpc in rpc_table().values() if (found := verb_of(rpc)) and found[1] is kind}
-    library = {
-        verb
-        for verb in ("Create", "Get", "List", "Update", "Delete")
-        if f"{kind.service}.{verb}{kind.plural if verb == 'List' else kind.name}" in rpc_table()
-    }
-    assert verbs == library
-    assert {"Create", "Get", "List"} <= verbs
 
 
 def test_every_emulated_method_is_one_that_clients_can_call(api: Any) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from api_calls import NUMBERED, PARENT, Call, Refused
 from google.cloud.aiplatform_v1 import types
 from google.protobuf import empty_pb2, json_format, struct_pb2
 
@@ -16,14 +16,9 @@ from t5x_harness.google.vertex.services import aspect_key
 from t5x_harness.google.vertex.state import StateError
 from t5x_harness.google.vertex.wire.errors import ApiError
 
-PARENT = "projects/t5x-harness/locations/us-central1"
-NUMBERED = "projects/100000000000/locations/us-central1"
-Ask = Callable[..., Any]
-Refused = Callable[..., tuple[str, str]]
-
 
 @pytest.fixture
-def board(call: Ask) -> str:
+def board(call: Call) -> str:
     """Creates a Tensorboard and returns its name."""
     return str(make_board(call).name.partition("/operations/")[0])
 
@@ -34,7 +29,7 @@ def at(board: str, identifier: str = "e-1", **fields: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def experiment(call: Ask, board: str) -> Any:
+def experiment(call: Call, board: str) -> Any:
     return call(
         "TensorboardService.CreateTensorboardExperiment", **at(board, display_name="e", labels={"a": "1", "b": "2"})
     )
@@ -44,12 +39,12 @@ def _changes(experiment: Any, *paths: str, **fields: Any) -> dict[str, Any]:
     return {"tensorboard_experiment": {"name": experiment.name, **fields}, "update_mask": {"paths": paths}}
 
 
-def _update(call: Ask, experiment: Any, *paths: str, **fields: Any) -> Any:
+def _update(call: Call, experiment: Any, *paths: str, **fields: Any) -> Any:
     return call("TensorboardService.UpdateTensorboardExperiment", **_changes(experiment, *paths, **fields))
 
 
 def test_a_new_resource_has_name_times_and_etag_and_is_got_by_the_projects_id_and_number(
-    call: Ask, experiment: Any, board: str
+    call: Call, experiment: Any, board: str
 ) -> None:
     assert experiment.name == f"{board}/experiments/e-1"
     assert board.startswith(f"{NUMBERED}/tensorboards/")
@@ -84,7 +79,9 @@ def test_a_name_of_another_kind(refused: Refused, name: str) -> None:
 
 
 @pytest.mark.parametrize("paths", [["description"], []])
-def test_what_the_mask_names_is_updated_or_else_all_that_is_given(call: Ask, experiment: Any, paths: list[str]) -> None:
+def test_what_the_mask_names_is_updated_or_else_all_that_is_given(
+    call: Call, experiment: Any, paths: list[str]
+) -> None:
     given = {"description": "new", **({"display_name": "not this"} if paths else {})}
     changed = _update(call, experiment, *paths, **given)
     assert (changed.description, changed.display_name) == ("new", "e")
@@ -93,13 +90,13 @@ def test_what_the_mask_names_is_updated_or_else_all_that_is_given(call: Ask, exp
     assert changed.etag != experiment.etag
 
 
-def test_what_only_the_service_sets_stays(call: Ask, experiment: Any) -> None:
+def test_what_only_the_service_sets_stays(call: Call, experiment: Any) -> None:
     changed = _update(call, experiment, "*", create_time={"seconds": 1}, display_name="x")
     assert (changed.create_time, changed.name) == (experiment.create_time, experiment.name)
     assert (changed.display_name, dict(changed.labels)) == ("x", {})
 
 
-def test_a_mask_that_names_no_field(call: Ask, refused: Refused, experiment: Any) -> None:
+def test_a_mask_that_names_no_field(call: Call, refused: Refused, experiment: Any) -> None:
     changes = _changes(experiment, "description", "colour", "labels.a.b", description="new")
     assert refused("TensorboardService.UpdateTensorboardExperiment", **changes) == (
         "INVALID_ARGUMENT",
@@ -109,7 +106,7 @@ def test_a_mask_that_names_no_field(call: Ask, refused: Refused, experiment: Any
     assert call("TensorboardService.GetTensorboardExperiment", name=experiment.name) == experiment
 
 
-def test_an_update_for_another_state_of_it_is_aborted(call: Ask, refused: Refused, experiment: Any) -> None:
+def test_an_update_for_another_state_of_it_is_aborted(call: Call, refused: Refused, experiment: Any) -> None:
     changed = _update(call, experiment, "description", description="one", etag=experiment.etag)
     changes = _changes(experiment, "description", description="two", etag=experiment.etag)
     assert refused("TensorboardService.UpdateTensorboardExperiment", **changes) == (
@@ -118,9 +115,10 @@ def test_an_update_for_another_state_of_it_is_aborted(call: Ask, refused: Refuse
     )
 
 
-def test_delete_takes_all_that_is_below_and_belongs_to_it(api: Any, call: Ask, experiment: Any, board: str) -> None:
+def test_delete_takes_all_that_is_below_and_belongs_to_it(api: Any, call: Call, experiment: Any, board: str) -> None:
     neighbour = call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard={"display_name": "n"})
-    api.services.state.append(aspect_key(experiment.name, "points"), b"1")
+    for name in (board, experiment.name):
+        api.services.state.append(aspect_key(name, "points"), b"1")
     call("TensorboardService.DeleteTensorboard", name=board)
     assert api.services.state.keys(f"{board}/") == []
     assert api.services.state.keys(board) == []
@@ -196,7 +194,7 @@ def test_masks_of_metadata(paths: list[str], given: Any, expected: Any) -> None:
     assert json_format.MessageToDict(context.metadata) == expected
 
 
-def test_projects_have_numbers(call: Ask) -> None:
+def test_projects_have_numbers(call: Call) -> None:
     ours = call("Projects.GetProject", name="projects/t5x-harness")
     theirs = call("Projects.GetProject", name="projects/their-project")
     assert (ours.name, ours.project_id) == ("projects/100000000000", "t5x-harness")
@@ -269,12 +267,12 @@ def test_what_is_not_emulated_names_what_is(refused: Refused, method: str, predi
     assert bool(served) == instead.endswith("predict with its own library in a program or a custom job") == predicts
 
 
-def make_board(call: Ask) -> Any:
+def make_board(call: Call) -> Any:
     """Creates a Tensorboard, and returns the operation."""
     return call("TensorboardService.CreateTensorboard", parent=PARENT, tensorboard={"display_name": "b"})
 
 
-def test_a_method_whose_result_is_there_at_once(call: Ask) -> None:
+def test_a_method_whose_result_is_there_at_once(call: Call) -> None:
     made = make_board(call)
     assert made.done
     found = types.Tensorboard.pb()()
@@ -287,14 +285,14 @@ def test_a_method_whose_result_is_there_at_once(call: Ask) -> None:
         assert call(f"Operations.{method}Operation", name=made.name) == made
 
 
-def test_deletes_tell_of_themselves_where_the_resource_was(call: Ask) -> None:
+def test_deletes_tell_of_themselves_where_the_resource_was(call: Call) -> None:
     gone = call("TensorboardService.DeleteTensorboard", name=make_board(call).name.partition("/operations/")[0])
     assert gone.name.startswith(f"{NUMBERED}/operations/")
     assert gone.response.Unpack(empty_pb2.Empty())
     assert gone.metadata.Unpack(types.DeleteOperationMetadata.pb()())
 
 
-def test_cancel_and_delete(call: Ask) -> None:
+def test_cancel_and_delete(call: Call) -> None:
     made = make_board(call)
     call("Operations.CancelOperation", name=made.name)
     assert call("Operations.GetOperation", name=made.name) == made, "it is too late to cancel it"
@@ -304,7 +302,7 @@ def test_cancel_and_delete(call: Ask) -> None:
             call(f"Operations.{method}Operation", name=made.name)
 
 
-def test_lists_of_operations_have_pages(call: Ask) -> None:
+def test_lists_of_operations_have_pages(call: Call) -> None:
     boards = [make_board(call).name.partition("/operations/")[0] for _ in range(3)]
     names = {call("TensorboardService.DeleteTensorboard", name=name).name for name in boards}
     first = call("Operations.ListOperations", name=PARENT, page_size=2)
@@ -317,7 +315,7 @@ def test_lists_of_operations_have_pages(call: Ask) -> None:
         call("Operations.ListOperations", name=PARENT, filter="done=true")
 
 
-def test_nobody_waits_for_what_ends(api: Any, call: Ask) -> None:
+def test_nobody_waits_for_what_ends(api: Any, call: Call) -> None:
     name = make_board(call).name
     api.services.faults.arm(VertexFault("stall", "Operations.GetOperation", seconds=3600))
     with ThreadPoolExecutor(1) as threads:

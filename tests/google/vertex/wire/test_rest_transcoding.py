@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from api_calls import PARENT
 from google.cloud.aiplatform_v1 import types
 
 from t5x_harness.google.server.vertex_endpoint import _administer
@@ -17,7 +18,6 @@ from t5x_harness.google.vertex.wire.api import fit_for_trailer, to_status
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode
 from t5x_harness.google.vertex.wire.rest import answer_rest, error_answer, find_route
 
-PARENT = "projects/t5x-harness/locations/us-central1"
 Answer = tuple[int, Any]
 
 
@@ -87,26 +87,20 @@ def test_urls_of_no_method(rest: Callable[..., Answer], verb: str, path: str) ->
     assert answer["error"]["message"] == f"t5x-harness does not emulate {verb} {path}: no method is bound to it"
 
 
-def test_a_resources_whole_life(rest: Callable[..., Answer], board: str) -> None:
+@pytest.mark.parametrize("mask", ["displayName,labels.a", "display_name,labels.a"])
+def test_a_resources_whole_life_with_masks_in_either_spelling(
+    rest: Callable[..., Answer], board: str, mask: str
+) -> None:
     assert rest("GET", f"/v1/{board}")[1]["displayName"] == "b"
-    status, changed = rest(
-        "PATCH", f"/v1/{board}", ("updateMask", "displayName,labels"), body={"displayName": "c", "description": "no"}
-    )
+    body = {"displayName": "c", "description": "no", "labels": {"a": "2"}}
+    status, changed = rest("PATCH", f"/v1/{board}", ("updateMask", mask), body=body)
     assert (status, changed["done"]) == (200, True)
     now = rest("GET", f"/v1/{board}")[1]
-    assert (now["displayName"], "description" in now, "labels" in now) == ("c", False, False)
+    assert (now["displayName"], "description" in now, now["labels"]) == ("c", False, {"a": "2"})
     gone = rest("DELETE", f"/v1/{board}")[1]["response"]
     assert gone["@type"] == "type.googleapis.com/google.protobuf.Empty"
     status, answer = rest("GET", f"/v1/{board}")
     assert (status, answer["error"]["code"], answer["error"]["status"]) == (404, 404, "NOT_FOUND")
-
-
-@pytest.mark.parametrize("mask", ["displayName,labels.a", "display_name,labels.a"])
-def test_masks_in_either_spelling(rest: Callable[..., Answer], board: str, mask: str) -> None:
-    body = {"displayName": "c", "labels": {"a": "2"}}
-    assert rest("PATCH", f"/v1/{board}", ("updateMask", mask), body=body)[0] == 200
-    now = rest("GET", f"/v1/{board}")[1]
-    assert (now["displayName"], now["labels"]) == ("c", {"a": "2"})
 
 
 def test_parameters(rest: Callable[..., Answer], board: str) -> None:
