@@ -11,7 +11,6 @@ import t5x_in_use
 from local_run import LocalRun
 
 from t5x_harness.aot import libtpu
-from t5x_harness.aot.compiling import Compiler
 from t5x_harness.aot.rules import AOT01
 from t5x_harness.aot.search import FitGrid, Fits, FitSearch, smallest
 from t5x_harness.aot.variants import advise
@@ -164,15 +163,12 @@ def test_a_config_fits_with_what_fit_says_and_the_advice_is_the_same(
         rows = list(search.rows(grid))
         assert [row.fits for row in rows] == [Fits.NO, Fits.YES]
         best = smallest(rows)
-        assert best is not None
         assert best.changes == "trainer.Trainer.num_microbatches = 2"
-        assert best.needed_bytes is not None
         assert best.needed_bytes < get_slice("v3-8").usable_hbm_bytes < (rows[0].needed_bytes or 0)
 
         # Everything was compiled before, so even a compiler that cannot compile has the results.
         notes: list[str] = []
         kept = dataclasses.replace(compiler, on_progress=lambda event: notes.append(str(event["note"])))
-        assert isinstance(kept, Compiler)
         fix, _ = advise(train, run, spec, kept)
         assert fix == f"{best.changes}: {best.needed_bytes / 2**30:.2f} GiB, compiled"
         assert list(dataclasses.replace(search, compiler=kept).rows(grid)) == rows

@@ -54,7 +54,6 @@ def processes() -> Iterator[list[subprocess.Popen[str]]]:
 
 
 def read_line(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
@@ -118,7 +117,6 @@ def test_the_users_line_is_that_of_the_compilers_account(tmp_path: Path) -> None
     )
     found = refused(said, Path("run.log")).finding
     assert found.message == "the TPU compiler refuses it: Custom emitter for my_target not found"
-    assert found.location is not None
     assert Path(found.location.file).name == "custom.py"
     assert found.location.line == 6
 

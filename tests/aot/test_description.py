@@ -63,8 +63,6 @@ def account(
     """Returns the account of a program that needs memory in addition to its code, with given padding or products."""
     (step, _) = RUN.programs
     compiled = PretendCompiler(lambda program, bound: needed).compile(step, SPEC, None)
-    assert compiled.memory is not None
-    assert compiled.costs is not None
     sizes = lost.get("product_sizes", ())
     compiled = dataclasses.replace(
         compiled,

@@ -117,8 +117,6 @@ def test_of_two_processes_one_writes_until_it_is_killed(buckets: tuple[Path, Map
         return subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, text=True)
 
     def answer(process: subprocess.Popen[str]) -> str:
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write("\n")
         process.stdin.flush()
         return process.stdout.readline()

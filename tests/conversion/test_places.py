@@ -36,7 +36,6 @@ def writer(place: Path) -> subprocess.Popen[str]:
     process = subprocess.Popen(
         [sys.executable, "-c", WRITER, str(place)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
     assert process.stdout.readline()
     return process
 

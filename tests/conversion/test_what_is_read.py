@@ -53,8 +53,7 @@ def refused(checkpoint: Path | str, tmp_path: Path, form: Form = Form.TRANSFORME
 
 def test_a_folder_of_checkpoints_means_the_latest(tmp_path: Path) -> None:
     shutil.copytree(write(tmp_path / "run", "t5_1_1"), tmp_path / "run/checkpoint_900")
-    made = to_transformers(tmp_path / "run", tmp_path)
-    assert made.source == str(tmp_path / f"run/checkpoint_{STEP}")
+    assert to_transformers(tmp_path / "run", tmp_path).source == str(tmp_path / f"run/checkpoint_{STEP}")
 
 
 def test_settings_come_from_the_config_beside_it(tmp_path: Path) -> None:

@@ -145,5 +145,4 @@ def test_inference_takes_its_path_as_it_is(find: Find, tmp_path: Path) -> None:
 
 
 def test_an_empty_path_does_not_start_from_scratch(find: Find) -> None:
-    finding = find("CKP04", *restore(""))
-    assert finding.fix == "write [] to start from scratch"
+    assert find("CKP04", *restore("")).fix == "write [] to start from scratch"

@@ -28,8 +28,10 @@ def postprocessed(function: str, *more: tuple[str, str]) -> dict[str, str]:
     return module((FNS, f"{FNS}, postprocess_fn={function}"), *more)
 
 
-def the_error(result: StageResult) -> Finding:
+def the_error(result: StageResult, code: str) -> Finding:
+    """Returns the only error, which has this code."""
     (error,) = result.errors
+    assert error.code == code
     return error
 
 
@@ -54,8 +56,7 @@ def test_a_metric_that_does_what_it_should_is_shown_with_its_best_value(resolve:
 
 def test_a_metric_that_takes_its_targets_for_something_else(resolve: Resolve) -> None:
     files = metric("return {'exact': targets['text'] == predictions['text']}")
-    error = the_error(resolve(EVALUATED, files))
-    assert error.code == "SEQ20"
+    error = the_error(resolve(EVALUATED, files), "SEQ20")
     line = line_of(files, "targets['text']")
     assert error.message == (
         f"the metrics of task counting cannot be computed: exact in counting.py:{line} raised TypeError: list indices "
@@ -69,8 +70,7 @@ def test_a_metric_that_takes_its_targets_for_something_else(resolve: Resolve) ->
 @pytest.mark.parametrize(("concurrent", "code"), [("True", "SEQ21"), ("False", "SEQ20")])
 def test_beside_training_it_would_be_seen_late(resolve: Resolve, concurrent: str, code: str) -> None:
     gin = f"{TRAINED}train_script.train.concurrent_metrics = {concurrent}\n"
-    error = the_error(resolve(gin, metric("return {'exact': targets['text']}")))
-    assert error.code == code
+    error = the_error(resolve(gin, metric("return {'exact': targets['text']}")), code)
     assert ("T5X shows its failure at the next eval" in error.message) is (code == "SEQ21")
 
 
@@ -82,16 +82,14 @@ def test_training_that_evaluates_no_predictions_calls_no_metric(resolve: Resolve
 
 def test_a_metric_that_only_trained_models_please(resolve: Resolve) -> None:
     files = metric("return {'sum': sum(float(n) for text in predictions for n in text.split())}")
-    error = the_error(resolve(EVALUATED, files))
-    assert error.code == "SEQ20"
+    error = the_error(resolve(EVALUATED, files), "SEQ20")
     assert "raised ValueError: could not convert string to float" in error.message
     assert error.message.endswith(", given random ids as predictions, as an untrained model gives them")
 
 
 def test_a_metric_that_divides_by_the_words_predicted(resolve: Resolve) -> None:
     body = "return {'share': 1 / sum(len(text.split()) for text in predictions)}"
-    error = the_error(resolve(EVALUATED, metric(body)))
-    assert error.code == "SEQ20"
+    error = the_error(resolve(EVALUATED, metric(body)), "SEQ20")
     assert error.message.endswith(
         "raised ZeroDivisionError: division by zero, given an empty prediction for every example"
     )
@@ -99,8 +97,7 @@ def test_a_metric_that_divides_by_the_words_predicted(resolve: Resolve) -> None:
 
 def test_a_postprocessor_that_needs_text(resolve: Resolve) -> None:
     files = postprocessed("lambda text, **_: text.split('x')[0][0]")
-    error = the_error(resolve(EVALUATED, files))
-    assert error.code == "SEQ24"
+    error = the_error(resolve(EVALUATED, files), "SEQ24")
     assert "raised IndexError: string index out of range, given the prediction ''" in error.message
     assert "an empty prediction for the first example" in error.message or "random ids" in error.message
     assert error.fix == "make the postprocess function accept any text that an untrained model may produce"
@@ -108,16 +105,14 @@ def test_a_postprocessor_that_needs_text(resolve: Resolve) -> None:
 
 
 def test_a_postprocessor_that_does_not_know_its_own_targets(resolve: Resolve) -> None:
-    error = the_error(resolve(EVALUATED, postprocessed("lambda text, **_: {'one': 1}[text]")))
-    assert error.code == "SEQ24"
+    error = the_error(resolve(EVALUATED, postprocessed("lambda text, **_: {'one': 1}[text]")), "SEQ24")
     assert error.message.endswith("raised KeyError: '1 2', given the target '1 2'")
 
 
 def test_a_postprocessor_without_keyword_arguments(resolve: Resolve) -> None:
-    error = the_error(resolve(EVALUATED, postprocessed("str.strip")))
-    assert error.code == "SEQ24"
+    error = the_error(resolve(EVALUATED, postprocessed("str.strip")), "SEQ24")
     assert error.fix == "make the postprocess function accept any text that an untrained model may produce"
-    error = the_error(resolve(EVALUATED, postprocessed("lambda text: text")))
+    error = the_error(resolve(EVALUATED, postprocessed("lambda text: text")), "SEQ24")
     assert error.fix == "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=..."
     assert "its postprocess_fn raised TypeError: <lambda>() got an unexpected keyword argument" in error.message
     assert error.location == Location("counting.py", line_of(postprocessed("lambda text: text"), "postprocess_fn"))
@@ -128,8 +123,7 @@ def test_metrics_of_scores_get_scores(resolve: Resolve) -> None:
     result = resolve(EVALUATED, metric("return {'mean': float(scores.mean()), 'number': len(scores)}", scored))
     assert result.outcome is Outcome.PASSED
     assert ", number 2 with the targets" in fact(result, "counting metrics")
-    error = the_error(resolve(EVALUATED, metric("return {'best': max(s['score'] for s in scores)}", scored)))
-    assert error.code == "SEQ20"
+    error = the_error(resolve(EVALUATED, metric("return {'best': max(s['score'] for s in scores)}", scored)), "SEQ20")
     assert error.message.endswith(", given generated scores")
 
 
@@ -137,7 +131,7 @@ def test_metrics_that_ask_for_scores_beside_predictions(resolve: Resolve) -> Non
     both = ("(targets, predictions)", "(targets, predictions, aux_values)")
     result = resolve(EVALUATED, metric("return {'mean': float(sum(aux_values['scores']))}", both))
     assert result.outcome is Outcome.PASSED
-    error = the_error(resolve(EVALUATED, metric("return {'mean': aux_values['logits']}", both)))
+    error = the_error(resolve(EVALUATED, metric("return {'mean': aux_values['logits']}", both)), "SEQ20")
     assert "raised KeyError: 'logits'" in error.message
 
 
@@ -164,25 +158,21 @@ class Count(seqio.metrics.Metric):
     assert result.outcome is Outcome.PASSED
     assert fact(result, "counting metrics") == "count 2 with the targets as predictions"
     bad = {"counting.py": text.replace("BODY", "self.nothing")}
-    error = the_error(resolve(EVALUATED, bad))
-    assert error.code == "SEQ20"
+    error = the_error(resolve(EVALUATED, bad), "SEQ20")
     assert f"compute in counting.py:{line_of(bad, 'self.nothing')} raised AttributeError" in error.message
     other = files["counting.py"].replace("ModelOutputType.OUTPUT", "ModelOutputType.SCORE_WITH_INTERMEDIATES")
-    error = the_error(resolve(EVALUATED, {"counting.py": other.replace("BODY", "0")}))
-    assert error.code == "SEQ20"
+    error = the_error(resolve(EVALUATED, {"counting.py": other.replace("BODY", "0")}), "SEQ20")
     assert error.fix == "use PREDICTION, PREDICTION_WITH_AUX or SCORE: T5X gives SeqIO no other model outputs"
 
 
 def test_a_metric_that_gives_no_dict(resolve: Resolve) -> None:
-    error = the_error(resolve(EVALUATED, metric("return float(targets == predictions)")))
-    assert error.code == "SEQ20"
+    error = the_error(resolve(EVALUATED, metric("return float(targets == predictions)")), "SEQ20")
     assert error.fix == "return a dict of names and values from the metric function"
     assert str(error.location).startswith("counting.py:")
 
 
 def test_a_key_given_twice(resolve: Resolve) -> None:
-    error = the_error(resolve(EVALUATED, module((FNS, "metric_fns=[exact, exact]"))))
-    assert error.code == "SEQ22"
+    error = the_error(resolve(EVALUATED, module((FNS, "metric_fns=[exact, exact]"))), "SEQ22")
     assert error.message == (
         "two metric functions of task counting give the same key: Duplicate metric key 'exact' in Task 'counting'."
     )
@@ -190,8 +180,7 @@ def test_a_key_given_twice(resolve: Resolve) -> None:
 
 def test_arguments_in_the_wrong_order(resolve: Resolve) -> None:
     files = module(("(targets, predictions)", "(predictions, targets)"))
-    error = the_error(resolve(EVALUATED, files))
-    assert error.code == "SEQ23"
+    error = the_error(resolve(EVALUATED, files), "SEQ23")
     assert error.message == (
         "metric function exact of task counting has the positional arguments (predictions, targets), from which SeqIO "
         "cannot tell what to call it with"
@@ -204,9 +193,8 @@ def test_whether_a_text_can_be_written_is_up_to_the_loggers(resolve: Resolve) ->
     files = {"counting.py": files["counting.py"].replace("metric_fns=[exact]", "metric_fns=[exact, other]")}
     files["counting.py"] = f"def other(targets, predictions):\n    return {{'other': 1.0}}\n\n\n{files['counting.py']}"
     loggers = "seqio.Evaluator.logger_cls = [@seqio.{}]\n"
-    error = the_error(resolve(EVALUATED + loggers.format("TensorBoardLogger"), files))
+    error = the_error(resolve(EVALUATED + loggers.format("TensorBoardLogger"), files), "INF12")
     assert error.location == Location("counting.py", line_of(files, "def exact"))
-    assert error.code == "INF12"
     assert error.message == (
         "the metrics of task counting cannot be written: verdict is 'good', not a number, and TensorBoardLogger raised "
         "ValueError: could not convert string to float: 'good'"
@@ -274,14 +262,13 @@ def test_a_metric_that_refuses_a_sample_may_accept_the_split(resolve: Resolve) -
     assert warning.severity is Severity.WARNING
     assert warning.message.endswith("; it was given the first 64 examples, which may be what it refuses")
     result = resolve(EVALUATED, metric(body))
-    assert the_error(result).code == "SEQ20"
+    the_error(result, "SEQ20")
 
 
 def test_a_sample_that_is_not_the_whole_split_is_cut_as_the_run_cuts_it(resolve: Resolve) -> None:
     gin = f"{EVALUATED}TASK_FEATURE_LENGTHS = {{'inputs': 32, 'targets': 2}}\n"
     body = "return {'longest': max(map(len, predictions))}"
-    result = resolve(gin, metric(body))
-    assert fact(result, "counting metrics") == "longest 2 with the targets as predictions"
+    assert fact(resolve(gin, metric(body)), "counting metrics") == "longest 2 with the targets as predictions"
 
 
 def test_a_part_of_a_split_is_not_a_split_to_the_evaluator(resolve: Resolve) -> None:
@@ -296,8 +283,8 @@ def test_a_mixture_none_of_whose_tasks_has_the_split(resolve: Resolve) -> None:
     files = module(after=mixed)
     name = "MIXTURE_OR_TASK_NAME = 'mixed'"
     split = "utils.DatasetConfig.split = 'tset'"
-    assert the_error(resolve(inferred(name, split), files)).code == "INF11"
-    assert the_error(resolve(evaluated(name, split), files)).code == "SEQ19"
+    the_error(resolve(inferred(name, split), files), "INF11")
+    the_error(resolve(evaluated(name, split), files), "SEQ19")
 
 
 TARGETS = [np.array([5, 6, 1]), np.array([7, 1]), np.array([], np.int32)]

@@ -110,8 +110,7 @@ def by_itself(function: Callable[[], object]) -> Exception:
     ],
 )
 def test_which_of_several_exceptions_is_reported(module: Callable[[str], ModuleType], function: str, says: str) -> None:
-    error = raised(getattr(module(CHAINS), function))
-    assert error_text(root_cause(error)) == says
+    assert error_text(root_cause(raised(getattr(module(CHAINS), function)))) == says
 
 
 def test_what_another_party_raises_while_it_handles_a_lookup_is_not_reported(

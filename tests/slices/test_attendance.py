@@ -31,7 +31,6 @@ def program(coordinator: str, index: int) -> Iterator[subprocess.Popen[str]]:
     """Starts a program that takes a place in the pod, and kills it at the end."""
     words = [sys.executable, "-c", PROGRAM, coordinator, str(index)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
-        assert other.stdout
         assert other.stdout.readline() == "here\n"
         yield other
         other.kill()

@@ -200,7 +200,6 @@ class TestWithoutRows:
             "the fixture fake_hf_dataset"
         )
         found = request_in(f"UNKNOWN: MissingRows: {text}\nTraceback (most recent call last):\n  more")
-        assert found is not None
         assert found.message.startswith("load_dataset('allenai/c4', 'en') cannot reach")
         assert found.fix.endswith("the fixture fake_hf_dataset")
 

@@ -169,8 +169,7 @@ def test_a_config_in_buckets_runs_as_it_is(zygote: Zygote, tmp_path: Path, bucke
         google.enter()
     finally:
         google.close()
-    changed = {change.binding for stage in result.stages for change in stage.changes}
-    assert "MODEL_DIR" not in changed
+    assert "MODEL_DIR" not in {change.binding for stage in result.stages for change in stage.changes}
     assert {c.why for stage in result.stages for c in stage.changes if c.binding == "INITIAL_CHECKPOINT_PATH"} == {
         "standin"
     }

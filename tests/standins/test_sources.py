@@ -169,8 +169,7 @@ def test_examples_are_of_the_builders_features(tmp_path: Path):
     builder = prepare("every_feature:1.0.0", tmp_path)
     examples = list(tfds.load("every_feature:1.0.0", split="train", data_dir=tmp_path))
     assert len(examples) == builder.info.splits["train"].num_examples == 128
-    labels = {int(example["label"]) for example in examples}
-    assert labels == {0, 1, 2}
+    assert {int(example["label"]) for example in examples} == {0, 1, 2}
     one = examples[0]
     assert one["id"].numpy().startswith(b"generated-")
     assert set(one["pair"]) == {"de", "en"}

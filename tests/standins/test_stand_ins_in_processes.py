@@ -141,7 +141,6 @@ def test_a_bucket_with_stand_ins_alone_is_not_the_users(
     variables: Mapping[str, str], declared: Mapping[str, bool], tmp_path: Path
 ) -> None:
     here = store({ROOT_VARIABLE: str(tmp_path), **variables})
-    assert here is not None
     (tmp_path / "buckets" / "mine").mkdir(parents=True)
     here.claim("gs://mine/x")
     here.claim("gs://theirs/x")
