@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.aot.convolutions import ProductSize
-from t5x_harness.aot.costs import Collective, axes_of, costs_of
+from t5x_harness.aot.costs import Collective, ProductSize, axes_of, costs_of
 from t5x_harness.aot.hlo import Groups
 from t5x_harness.aot.program_text import parse_program, read_program
 

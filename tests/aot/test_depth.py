@@ -7,8 +7,7 @@ import pytest
 from t5x_harness.aot.account import account_of
 from t5x_harness.aot.buffers import Allocation, BufferAssignment, PlacedValue
 from t5x_harness.aot.compiling import CompiledProgram
-from t5x_harness.aot.convolutions import ProductSize
-from t5x_harness.aot.costs import Collective, DeviceCosts
+from t5x_harness.aot.costs import Collective, DeviceCosts, ProductSize
 from t5x_harness.aot.depth import at_full_depth, depths_of, highest, moments_of
 from t5x_harness.aot.libtpu import CompilerResult, CompilerVerdict
 from t5x_harness.aot.memory import Buffer, DeviceMemory, MemoryKind, PaddedSize

@@ -11,7 +11,7 @@ import pytest
 from pretend_compiler import GIB, SPEC, PretendCompiler, planned
 
 from t5x_harness.aot.account import CODE_OF_A_PRODUCT, ProgramAccount, account_of
-from t5x_harness.aot.convolutions import ProductSize
+from t5x_harness.aot.costs import ProductSize
 from t5x_harness.aot.memory import PaddedSize
 from t5x_harness.aot.numbers import AotNumbers, PaddingNumbers
 from t5x_harness.aot.request import axis_sizes
