@@ -11,7 +11,6 @@ import dataclasses
 import enum
 import fcntl
 import hashlib
-import importlib.metadata
 import importlib.util
 import os
 import re
@@ -25,6 +24,7 @@ from typing import Any
 
 from t5x_harness.slices.slice import Slice
 from t5x_harness.system.decode import JsonValue
+from t5x_harness.version import version_of
 
 INSTALL = "python -m pip install 't5x-harness[aot]'"
 """The command that installs it."""
@@ -66,17 +66,9 @@ def why_not(*, in_process: bool) -> str:
     return ""
 
 
-def version(package: str) -> str | None:
-    """Returns the version of a package; None if it is not installed."""
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def untried() -> list[str]:
     """Lists the packages of this environment that are newer than the versions with which this code was tried."""
-    found = ((package, version(package), tried) for package, tried in TRIED.items())
+    found = ((package, version_of(package), tried) for package, tried in TRIED.items())
     return [
         f"{package} {there}: newer than {tried}, with which the numbers of docs/aot.md were measured"
         for package, there, tried in found
@@ -191,7 +183,7 @@ def fingerprint(text: str, slice_: Slice, devices: Sequence[int], environment: M
         repr(slice_.topology),
         repr(tuple(devices)),
         environment.get("LIBTPU_INIT_ARGS", ""),
-        *(f"{name} {version(name)}" for name in ("libtpu", "jax", "jaxlib")),
+        *(f"{name} {version_of(name)}" for name in ("libtpu", "jax", "jaxlib")),
     )
     digest = hashlib.sha256()
     for part in parts:

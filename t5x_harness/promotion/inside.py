@@ -6,7 +6,6 @@ The archive is read from, and the outcome written to, paths below ``/gcs/``, whi
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import os
 import platform
 import sys
@@ -20,7 +19,7 @@ import pytest
 
 from t5x_harness.promotion.packing import PackingError, TestArchive, unpack
 from t5x_harness.promotion.shipped import ShippedOutcome, warning_to_json
-from t5x_harness.version import __version__
+from t5x_harness.version import __version__, version_of
 
 _UNPACKING_FAILED = 2
 _PLATFORM_OPTIONS = ("jax_platforms", "jax_platform_name")  # the latter is deprecated, and not an attribute in JAX
@@ -148,10 +147,8 @@ def _versions() -> Iterator[tuple[str, str]]:
     yield "python", platform.python_version()
     yield "t5x-harness", __version__
     for name in ("pytest", "jax"):
-        try:
-            yield name, importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        if version := version_of(name):
+            yield name, version
 
 
 if __name__ == "__main__":

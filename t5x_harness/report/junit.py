@@ -6,7 +6,6 @@ line.
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -17,7 +16,7 @@ from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.terminal import failure_in_a_line, stage_failure
 from t5x_harness.runtime.choice import Runtime, runtime_of
 from t5x_harness.spec import Outcome, StageResult
-from t5x_harness.version import __version__
+from t5x_harness.version import __version__, version_of
 
 _LIBRARIES = ("jax", "flax", "seqio")
 
@@ -28,10 +27,8 @@ def version_properties(runtime: Runtime, slices: Iterable[str]) -> Iterator[tupl
     yield "t5x.runtime", f"{runtime.kind} T5X {runtime.version}"
     yield "t5x.slice", ", ".join(dict.fromkeys(slices))
     for library in _LIBRARIES:
-        try:
-            yield f"t5x.{library}", importlib.metadata.version(library)
-        except importlib.metadata.PackageNotFoundError:
-            continue
+        if version := version_of(library):
+            yield f"t5x.{library}", version
 
 
 def stage_properties(result: StageResult) -> list[tuple[str, str]]:

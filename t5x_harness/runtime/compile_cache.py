@@ -19,6 +19,7 @@ from pathlib import Path
 
 from t5x_harness.system.own_folders import foreign_file, foreign_folder
 from t5x_harness.variables import CACHE_VARIABLE
+from t5x_harness.version import version_of
 
 MAX_BYTES = 2 * 1024**3
 FOLDER = "compile-cache"
@@ -90,15 +91,10 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
       no home folder.
     """
     root = harness_cache_folder(env)
-    if root is None:
+    if root is None or (version := version_of("jax")) is None:
         return None
-    import importlib.metadata  # its import costs as much as the rest of this package
     import importlib.util
 
-    try:
-        version = importlib.metadata.version("jax")
-    except importlib.metadata.PackageNotFoundError:
-        return None
     compression = "zstd" if importlib.util.find_spec("zstandard") else "zlib"
     return root / FOLDER / f"jax-{version}-{_instruction_set()}-{compression}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import re
 import sys
@@ -11,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from t5x_harness.slices.slice import Slice
+from t5x_harness.version import version_of
 
 _FORCED = re.compile(r"\s*--xla_force_host_platform_device_count=\S*")
 # Forced devices share the machine's few cores. If the cores are busy, XLA's limit of 40 s for the last device to arrive
@@ -92,11 +92,7 @@ def _variables(number: int, flags: str) -> dict[str, str]:
 
 def _takes_patience() -> bool:
     # A flag that XLA does not know aborts the process, so it is set only if it is known to exist.
-    try:
-        version = importlib.metadata.version("jaxlib")
-    except importlib.metadata.PackageNotFoundError:
-        return False
-    numbers = re.match(r"(\d+)\.(\d+)", version)
+    numbers = re.match(r"(\d+)\.(\d+)", version_of("jaxlib") or "")
     return numbers is not None and (int(numbers[1]), int(numbers[2])) >= _FIRST_WITH_PATIENCE
 
 

@@ -40,7 +40,7 @@ def test_only_versions_that_are_newer_than_those_tried_are_said(monkeypatch: pyt
         ({"libtpu": "0.1.2", "jax": libtpu.TRIED["jax"]}, ["libtpu 0.1.2"]),
         ({"libtpu": "0.0.9", "jax": None}, []),
     ):
-        monkeypatch.setattr(libtpu, "version", there.get)
+        monkeypatch.setattr(libtpu, "version_of", there.get)
         tried = f"newer than {libtpu.TRIED['libtpu']}, with which the numbers of docs/aot.md were measured"
         assert libtpu.untried() == [f"{package}: {tried}" for package in untried]
 
