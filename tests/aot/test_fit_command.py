@@ -17,8 +17,6 @@ from t5x_harness.aot import libtpu
 from t5x_harness.commands.main import main
 from t5x_harness.findings.rule import training
 
-CONFIG = "from __gin__ import dynamic_registration\n"
-
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
@@ -46,7 +44,7 @@ def test_wrong_usage(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("x.gin", "y.gin"):
-        Path(name).write_text(CONFIG)
+        Path(name).write_text("from __gin__ import dynamic_registration\n")
     assert main(["fit", *arguments]) == 2
     assert message in capsys.readouterr().err
 

@@ -21,7 +21,6 @@ from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
 
 ORBAX = Path(__file__).parents[1] / "reference/checkpoint_8"
 OLDER = Path(__file__).parents[1] / "embedded/t5x_legacy_checkpoints/checkpoint_3"
-STORED_BEFORE = 11
 EMBEDDING = "target/token_embedder/embedding"
 
 
@@ -64,7 +63,7 @@ def test_one_in_a_bucket_is_read_from_the_disk(prefix: str, tmp_path: Path, monk
     monkeypatch.setenv(SOURCE_VARIABLE, str(tmp_path / "buckets"))
     folder = f"{prefix}mine/model"
     assert checkpoint_steps(folder) == [3, 8]
-    for step, layout, arrays in ((8, StoredLayout.ORBAX, 261), (3, StoredLayout.T5X, STORED_BEFORE)):
+    for step, layout, arrays in ((8, StoredLayout.ORBAX, 261), (3, StoredLayout.T5X, 11)):
         tree = read_tree(f"{folder}/checkpoint_{step}")
         assert (tree.layout, len(tree.arrays)) == (layout, arrays)
 

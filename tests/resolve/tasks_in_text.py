@@ -9,8 +9,6 @@ import pytest
 from t5x_harness.findings.rule import TASK
 from t5x_harness.spec import Finding, StageResult
 
-__all__ = ["GENERATOR", "INFER_EVAL", "READ", "SOURCE", "STEPS", "Find", "Resolve", "module", "of", "raised"]
-
 Resolve = Callable[..., StageResult]
 Find = Callable[..., Finding]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-__all__ = ["ClassesInTheData", "EveryFeature", "SplitsByLanguage", "SplitsInTheData", "TwoVersions"]
-
 
 class EveryFeature(tfds.core.GeneratorBasedBuilder):
     """Has features of every kind that text datasets have."""

@@ -15,7 +15,6 @@ from t5x_harness.standins.rows import Samples
 from t5x_harness.workers import Zygote
 
 VOCABULARY = "vocabulary: 'gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model'"
-TFDS = "TFDS data of task translate: wmt_t2t_translate/de-en:1.0.0 in gs://my-bucket/tfds"
 
 
 def test_generated_examples_are_not_judged_as_if_they_were_the_jobs(run):
