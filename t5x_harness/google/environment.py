@@ -84,7 +84,7 @@ def _proxies(endpoints: Endpoints, base: Mapping[str, str]) -> dict[str, str]:
     exceptions = {"no_proxy": _exceptions(base, "no_proxy")}
     if "no_grpc_proxy" in base or "NO_GRPC_PROXY" in base:
         exceptions["no_grpc_proxy"] = _exceptions(base, "no_grpc_proxy")
-    lower = {**dict.fromkeys(sorted(set_here), endpoints.proxy_url), **exceptions}
+    lower = {**dict.fromkeys(sorted(set_here), f"http://127.0.0.1:{endpoints.proxy}"), **exceptions}
     return {**lower, **{name.upper(): value for name, value in lower.items()}}
 
 

@@ -68,11 +68,6 @@ class Endpoints:
         """``http://127.0.0.1:PORT`` of the plain HTTP port."""
         return f"http://127.0.0.1:{self.http}"
 
-    @property
-    def proxy_url(self) -> str:
-        """``http://127.0.0.1:PORT`` of the proxy."""
-        return f"http://127.0.0.1:{self.proxy}"
-
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self), default=str)
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from t5x_harness.google.asgi import App, Receive, Scope, Send, answer
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.server.hosts import is_served
-from t5x_harness.google.server.http1_parsing import plain_answer
+from t5x_harness.google.server.http1_parsing import LONGEST_HEAD, plain_answer
 from t5x_harness.google.server.listener import BUSY, Connections
 
 
@@ -58,7 +58,6 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 _CONNECT = b"CONNECT "
-_LONGEST_HEAD = 1 << 16
 _HANDSHAKE_SECONDS = 60.0
 _CONTROL = re.compile(r"[^\x20-\x7e]")
 
@@ -166,8 +165,8 @@ class Proxy(asyncio.Protocol):
         head, end, early = bytes(self._head).partition(b"\r\n\r\n")
         if end:
             self._connect(head.split(b"\r\n", 1)[0].decode("latin-1"), early)
-        elif len(self._head) > _LONGEST_HEAD:
-            self._close(400, f"{PRODUCT}: a request of more than {_LONGEST_HEAD} bytes")
+        elif len(self._head) > LONGEST_HEAD:
+            self._close(400, f"{PRODUCT}: a request of more than {LONGEST_HEAD} bytes")
 
     def _connect(self, line: str, early: bytes) -> None:
         target, _, version = line.removeprefix("CONNECT ").partition(" ")
