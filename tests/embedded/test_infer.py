@@ -55,13 +55,9 @@ def test_evaluates_a_checkpoint_of_t5x_as_recorded(programs: Any, tmp_path: Path
     checkpoint, output = REFERENCE / "checkpoint_8", tmp_path / "out"
     flags = [f'--gin.CHECKPOINT_PATH="{checkpoint}"', f'--gin.EVAL_OUTPUT_DIR="{output}"']
     assert programs.run("t5x.main", "--run_mode=eval", "--gin_file=eval.gin", *flags)[0] == 0
-
-    def lines(path: Path) -> list[Any]:
-        return [json.loads(line) for line in path.read_text().splitlines()]
-
     results = "ref_reverse-000008.jsonl"
-    expected = lines(REFERENCE / "inference_eval" / results)
-    found = lines(output / "inference_eval" / results)
+    expected = written(REFERENCE / "inference_eval" / results)
+    found = written(output / "inference_eval" / results)
     assert [line["prediction"] for line in found] == [line["prediction"] for line in expected]
     assert all(
         same(want.get(key), have.get(key), 1e-4) for want, have in zip(expected, found, strict=True) for key in want
@@ -149,8 +145,7 @@ def flags(tmp_path: Path) -> list[str]:
 @pytest.fixture
 def recorded_lines() -> list[dict[str, Any]]:
     """Returns T5X's predictions and scores with the same checkpoint, for the first eight examples."""
-    text = (REFERENCE / "inference_eval/ref_reverse-000008.jsonl").read_text()
-    return [json.loads(line) for line in text.splitlines()]
+    return written(REFERENCE / "inference_eval/ref_reverse-000008.jsonl")
 
 
 @pytest.mark.journey
@@ -197,7 +192,7 @@ def test_scores_are_those_of_t5x_shard_by_shard(
     output = tmp_path / "out"
     name = "ref_reverse-score.jsonl-00001-of-00002"
     chunks = sorted((output / "tmp-ref_reverse-00001-of-00002").glob(f"{name}-chunk?????"))
-    found = [json.loads(line) for chunk in chunks for line in chunk.read_text().splitlines()]
+    found = [line for chunk in chunks for line in written(chunk)]
     assert [path.name for path in output.glob("*.*")] == [f"{name}.COMPLETED"]
     assert [set(line) for line in found] == [{"inputs", "score"}] * 8
     scores = {line["input"]["inputs_pretokenized"]: line["score"] for line in recorded_lines}

@@ -56,6 +56,8 @@ def test_each_run_finds_the_users_buckets_and_nothing_of_the_runs_before(google:
     (root / "buckets" / "my-bucket" / "data" / "rows.tsv").write_text("changed")
     (root / "buckets" / "other-bucket").mkdir()
     (root / "buckets" / "other-bucket" / "left").touch()
+    (root / "buckets" / "note.txt").write_text("of /gcs/note.txt")
+    (root / "buckets" / "link").symlink_to(root / "buckets" / "my-bucket")
     upload = f"{first['STORAGE_EMULATOR_HOST']}/upload/storage/v1/b/my-bucket/o?uploadType=media&name=a//b"
     request = urllib.request.Request(upload, b"x", {"Content-Type": "text/plain"}, method="POST")
     urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
@@ -65,6 +67,7 @@ def test_each_run_finds_the_users_buckets_and_nothing_of_the_runs_before(google:
     google.leave(first)
     second = google.enter()
     assert second == first  # the same server
+    assert [path.name for path in (root / "buckets").iterdir()] == ["my-bucket"]
     assert (root / "buckets" / "my-bucket" / "data" / "rows.tsv").read_text() == "one\ttwo\n"
     assert "data/rows.tsv" in names(second, "my-bucket")
     assert "a//b" not in names(second, "my-bucket")
@@ -126,19 +129,6 @@ def test_what_is_not_an_object_in_the_users_folder_is_passed_over(tmp_path: Path
         assert (copied / "link").read_text() == "x"
     finally:
         google.close()
-
-
-def test_what_a_run_leaves_beside_the_buckets_is_removed(google: GooglePool) -> None:
-    first = google.enter()
-    buckets = Path(first[ROOT_VARIABLE]) / "buckets"
-    (buckets / "note.txt").write_text("of /gcs/note.txt")
-    (buckets / "link").symlink_to(buckets / "my-bucket")
-    google.leave(first)
-    second = google.enter()
-    assert second == first
-    assert [path.name for path in buckets.iterdir()] == ["my-bucket"]
-    assert "data/rows.tsv" in names(second, "my-bucket")
-    google.leave(second)
 
 
 @pytest.mark.parametrize("moment", ["while a run has it", "between two runs", "before the first run"])

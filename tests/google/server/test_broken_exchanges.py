@@ -125,9 +125,16 @@ def test_head_has_the_heads_and_no_body(storage: Served) -> None:
             assert (answer.status, answer.getheader("Content-Length"), answer.read()) == (200, "5", b"")
 
 
-def test_a_mistake_of_the_application_is_said_and_answered(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("path", "mistake"),
+    [
+        ("/raises", "ValueError: a mistake of the application"),
+        ("/says-nothing", "RuntimeError: the application did not finish its answer"),
+    ],
+)
+def test_a_mistake_of_the_application_is_said_and_answered(served: Served, path: str, mistake: str) -> None:
     with served.connection() as connection:
-        connection.request("GET", "/raises?x=y")
+        connection.request("GET", f"{path}?x=y")
         answer = connection.getresponse()
         assert (answer.status, answer.getheader("Connection"), answer.read()) == (
             500,
@@ -135,15 +142,8 @@ def test_a_mistake_of_the_application_is_said_and_answered(served: Served) -> No
             b"Internal Server Error",
         )
     said = served.output.read_text()
-    assert said.startswith("t5x-harness: cannot answer GET /raises\nTraceback (most recent call last):\n")
-    assert said.endswith("ValueError: a mistake of the application\n")
-
-
-def test_an_answer_that_does_not_come_is_a_mistake(served: Served) -> None:
-    with served.connection() as connection:
-        connection.request("GET", "/says-nothing")
-        assert connection.getresponse().status == 500
-    assert served.output.read_text().endswith("RuntimeError: the application did not finish its answer\n")
+    assert said.startswith(f"t5x-harness: cannot answer GET {path}\nTraceback (most recent call last):\n")
+    assert said.endswith(f"{mistake}\n")
 
 
 def test_an_answer_that_is_too_short_breaks_the_connection(served: Served) -> None:
