@@ -119,7 +119,15 @@ class _GinReader:
                 self._statement(raw, scope, Location(BINDINGS, number))
                 while self._open:
                     self._next_statement()
-        return self._without_constants(self._program())
+        program = self._program()
+        # Its unbound macros may be constants that a module defines.
+        names = [name for name, _ in program.undefined_macros]
+        module = definer_of_constants(SourceFinder(self._modules), self._unknown_imports) if names else None
+        if module is None:
+            return program
+        doubt = f"whether {', '.join(names)} can be read: {module} may define constants, which are read like macros"
+        not_checked = (*program.not_checked, doubt)
+        return dataclasses.replace(program, not_checked=not_checked, possible_constants=frozenset(names))
 
     def open_named(self) -> GinProgram:
         for name in self._spec.gin_files:
@@ -137,17 +145,6 @@ class _GinReader:
             t5x_parent=str(self._t5x_parent) if self._t5x_parent else None,
             texts=self._texts,
             in_clone=self._in_clone,
-        )
-
-    def _without_constants(self, program: GinProgram) -> GinProgram:
-        """Adds a doubt to the program if its unbound macros may be constants defined by a module."""
-        names = [name for name, _ in program.undefined_macros]
-        module = definer_of_constants(SourceFinder(self._modules), self._unknown_imports) if names else None
-        if module is None:
-            return program
-        doubt = f"whether {', '.join(names)} can be read: {module} may define constants, which are read like macros"
-        return dataclasses.replace(
-            program, not_checked=(*program.not_checked, doubt), possible_constants=frozenset(names)
         )
 
     def _not_checked(self) -> Iterator[str]:

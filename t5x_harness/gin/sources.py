@@ -6,7 +6,6 @@ import ast
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.python_source import ModuleSource, Parameters
@@ -129,16 +128,12 @@ class SourceFinder:
         found = self._modules.find(module)
         if found is None or found.origin is None or found.origin.suffix != ".py":
             return None
-        return _parsed(module, found.origin)
-
-
-def _parsed(module: str, file: Path) -> ModuleSource | None:
-    try:
-        text = file.read_text(encoding="utf-8")
-        tree = parse_module(text)
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    return ModuleSource(module, text, tree, is_package=file.name == "__init__.py")
+        try:
+            text = found.origin.read_text(encoding="utf-8")
+            tree = parse_module(text)
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        return ModuleSource(module, text, tree, is_package=found.origin.name == "__init__.py")
 
 
 def _is_library(name: str) -> bool:

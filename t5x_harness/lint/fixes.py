@@ -78,16 +78,6 @@ def unified_diff(name: str, before: str, after: str) -> str:
     return "".join(line if _END.search(line) else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def read_exactly(path: Path) -> str:
-    """Returns a file's text with its own line ends.
-
-    Raises:
-      OSError: it cannot be read.
-      UnicodeDecodeError: it is not UTF-8 text.
-    """
-    return path.read_bytes().decode("utf-8")
-
-
 def write_atomically(path: Path, text: str) -> None:
     """Replaces the text of a file atomically; its mode is kept, and a link to it stays a link.
 
@@ -293,7 +283,7 @@ class _Fixer:
 
     def _text(self, path: Path) -> str:
         if path not in self._originals:
-            self._originals[path] = read_exactly(path)
+            self._originals[path] = path.read_bytes().decode("utf-8")  # with its own line ends
         return self._texts.get(path, self._originals[path])
 
     def _elsewhere(self) -> Iterator[str]:

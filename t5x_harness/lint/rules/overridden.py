@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding, scope_chain
-from t5x_harness.gin.values import Reference, format_value, is_required, same_value
+from t5x_harness.gin.values import format_value, is_required, same_value
 from t5x_harness.lint.edits import move_below, rename_scope
 from t5x_harness.lint.rule import Context
 from t5x_harness.spec import Edit, Location, Severity
@@ -218,7 +218,10 @@ _WITH_MAIN = run_head("pretrain", "import __main__ as train_script", "from t5x i
 def nested_scope(context: Context) -> Iterator[Found]:
     """Finds calls in a nested scope: an error if an argument is missing, a warning if a default is taken."""
     for reference, statement in context.program.uses():
-        inner = _inner_scopes(reference)
+        # The scopes that it names but does not open: `train` for `big/train`.
+        parts = reference.scope.split("/")
+        named = {"/".join(parts[i:j]) for i in range(1, len(parts)) for j in range(i + 1, len(parts) + 1)}
+        inner = named - set(scope_chain(reference.scope))
         lost = [
             binding
             for binding in context.program.final_bindings
@@ -240,13 +243,6 @@ def nested_scope(context: Context) -> Iterator[Found]:
             f"write {str(reference).replace(reference.scope, last, 1)}, or bind them in {reference.scope}/",
             severity=Severity.ERROR if needed and reference.called else Severity.WARNING,
         )
-
-
-def _inner_scopes(reference: Reference) -> frozenset[str]:
-    """Returns the scopes that a nested scope names but does not open: ``train`` for ``big/train``."""
-    parts = reference.scope.split("/")
-    named = {"/".join(parts[i:j]) for i in range(1, len(parts)) for j in range(i + 1, len(parts) + 1)}
-    return frozenset(named - set(scope_chain(reference.scope)))
 
 
 _USUAL = ("train", "train_eval", "infer_eval")

@@ -26,6 +26,9 @@ _NUMBERS: Mapping[str, tuple[str, ...]] = {
     "t5x.models.DecoderOnlyModel": ("z_loss", "label_smoothing"),
     "t5x.adafactor.Adafactor": ("weight_decay_rate", "beta1", "global_norm_clip_threshold", "clipping_threshold"),
 }
+_COUNTED = {target: names for target, names in COUNTS.items() if target not in NETWORK_CONFIGS}
+"""The parameters with which T5X calculates; some of its models' sizes may be lists."""
+
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9_]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _NEEDED: Mapping[type, str] = {
     bool: "a boolean is needed",
@@ -61,7 +64,7 @@ def quoted_value(context: Context) -> Iterator[Found]:
     """Finds each value that is clearly meant to have another type: a string, or a list for a count."""
     seen: set[tuple[str, str, str]] = set()
     for binding in context.program.final_bindings:
-        given = context.program.resolve(binding)
+        given, target = context.program.resolve(binding), binding.target
         if given.key in seen:
             continue
         if isinstance(given.value, str) and (kind := _needed(context, binding, given)) is not None:
@@ -78,7 +81,7 @@ def quoted_value(context: Context) -> Iterator[Found]:
                 severity=Severity.ERROR if _is_of_t5x(binding) else Severity.WARNING,
                 edits=set_literal(context.program, given.location, given.value, plain) if is_simple else (),
             )
-        elif isinstance(given.value, (list, tuple, dict)) and given.value and _is_counted(binding):
+        elif isinstance(given.value, (list, tuple, dict)) and given.value and binding.param in _COUNTED.get(target, ()):
             seen.add(given.key)
             yield Found(
                 f"{given} = {format_value(given.value)} is a {type(given.value).__name__}, and a number is needed"
@@ -86,7 +89,7 @@ def quoted_value(context: Context) -> Iterator[Found]:
                 given,
                 "give a number",
             )
-        elif binding.param in LENGTHS.get(binding.target, ()) and isinstance(given.value, dict):
+        elif binding.param in LENGTHS.get(target, ()) and isinstance(given.value, dict):
             seen.add(given.key)
             yield from _lengths(binding, given)
 
@@ -102,11 +105,6 @@ def _lengths(binding: Binding, given: Binding | MacroBinding) -> Iterator[Found]
                 given,
                 f"write {feature!r}: {length.strip()}" if plain else "give a number",
             )
-
-
-def _is_counted(binding: Binding) -> bool:
-    """Returns whether T5X calculates with a parameter; some of its models' sizes may be lists."""
-    return binding.target not in NETWORK_CONFIGS and binding.param in COUNTS.get(binding.target, ())
 
 
 def _is_of_t5x(binding: Binding) -> bool:
