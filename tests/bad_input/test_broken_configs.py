@@ -119,15 +119,10 @@ def test_a_fragment_that_shall_run_ends_with_1(run_command: Run) -> None:
     )
 
 
-def test_a_missing_file_is_wrong_usage(run_pytest: Run, run_command: Run) -> None:
+def test_a_missing_file_is_wrong_usage(run_pytest: Run) -> None:
     result = run_pytest("missing_config.gin")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: file or directory not found: missing_config.gin"])
-    result = run_command("run", "missing_config.gin")
-    assert result.ret == 2
-    result.stderr.fnmatch_lines(
-        ["t5x-harness: there is no gin file missing_config.gin; searched: ., *; check the name, or *"]
-    )
 
 
 def test_a_binding_that_cannot_be_parsed_is_named(run_pytest: Run) -> None:
@@ -146,25 +141,15 @@ def the_usage_error(result: pytest.RunResult, message: str) -> None:
     assert len([line for line in result.errlines if line.strip()]) == 1
 
 
-def test_an_unknown_slice_among_the_options(run_pytest: Run, run_command: Run) -> None:
+def test_an_unknown_slice_among_the_options_and_in_pyproject(run_pytest: Run, folder: Path) -> None:
     the_usage_error(run_pytest("good.gin", "--t5x-slice=v3-9"), f"slice {NO_SLICE}")
-    result = run_command("run", "good.gin", "--slice=v3-9")
-    assert result.ret == 2
-    result.stderr.fnmatch_lines([f"t5x-harness: {NO_SLICE}"])
-
-
-def test_an_unknown_slice_in_pyproject(run_pytest: Run, folder: Path) -> None:
     (folder / "pyproject.toml").write_text('[tool.t5x_harness]\nslice = "v3-9"\n')
     the_usage_error(run_pytest("good.gin"), f"slice {NO_SLICE}")
 
 
-def test_a_mistake_in_pyproject(run_pytest: Run, run_command: Run, folder: Path) -> None:
+def test_a_mistake_in_pyproject(run_pytest: Run, folder: Path) -> None:
     (folder / "pyproject.toml").write_text("[tool.t5x_harness]\n\ngin_file = ['*.gin']\n")
-    message = "*/pyproject.toml:3: unknown key 'gin_file': did you mean gin_files?"
-    the_usage_error(run_pytest("good.gin"), message)
-    result = run_command("lint")
-    assert result.ret == 2
-    result.stderr.fnmatch_lines([f"t5x-harness: {message}"])
+    the_usage_error(run_pytest("good.gin"), "*/pyproject.toml:3: unknown key 'gin_file': did you mean gin_files?")
 
 
 def test_an_unknown_slice_given_to_t5x_run(run_pytest: Run, folder: Path) -> None:
@@ -190,13 +175,6 @@ def test_a_folder_that_the_run_cannot_have(run_command: Run, model_dir: str, mes
     assert result.ret == 2
     result.stderr.fnmatch_lines([f"t5x-harness: {message}"])
     assert result.outlines == []
-
-
-def test_two_runs_of_one_call_into_one_folder(run_command: Run, folder: Path) -> None:
-    (folder / "pyproject.toml").write_text('[tool.t5x_harness]\ngin_files = ["good.gin", "no_mesh.gin"]\n')
-    result = run_command("run", "--model_dir=out")
-    assert result.ret == 2
-    result.stderr.fnmatch_lines(["t5x-harness: --model_dir out for 2 runs: two runs cannot write into one folder; *"])
 
 
 def test_two_runs_at_once_into_one_folder(run_command: Run, folder: Path) -> None:
