@@ -259,11 +259,6 @@ class GinProgram:
         return tuple(m for m in self.macros.values() if is_required(m.value))
 
     @cached_property
-    def required_parameters(self) -> tuple[Binding, ...]:
-        """The parameters whose final value is ``%gin.REQUIRED``."""
-        return tuple(b for b in self.final_bindings if is_required(b.value))
-
-    @cached_property
     def undefined_macros(self) -> tuple[tuple[str, Binding | MacroBinding], ...]:
         """Macros that a final value uses but certainly nothing defines, each with the first statement that uses it."""
         found: dict[str, Binding | MacroBinding] = {}
@@ -330,11 +325,6 @@ class GinProgram:
     def entry(self) -> str | None:
         """The full name of the function that :attr:`mode` calls."""
         return next((b.target for b in self.entries if b.target in ENTRIES), None)
-
-    @cached_property
-    def main_aliases(self) -> frozenset[str]:
-        """The names under which files import the binary: ``train_script``."""
-        return frozenset(i.name for i in self.imports if i.module == MAIN and i.name != MAIN)
 
 
 def scope_chain(scope: str) -> tuple[str, ...]:

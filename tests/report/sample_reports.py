@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from t5x_harness.findings.text import columns
 from t5x_harness.report.report import Report
 from t5x_harness.spec import (
@@ -102,3 +104,36 @@ BAD = RunResult(
     ),
     log="runs/log.txt",
 )
+
+
+def report_saying(text: str) -> Report:
+    """Returns a report that has a text in every place that can have text from a user's file."""
+    place = Location(text, 3, (Location(text, 1),))
+    finding = Finding(
+        "GIN01", Severity.ERROR, Stage.LINT, f"{text} is {text}", place, text, text, (Edit(text, 1, 1, f"{text}\n"),)
+    )
+    warning = dataclasses.replace(finding, severity=Severity.WARNING, location=Location(f"folder/{text}", 1))
+    failed = StageResult(Stage.LINT, Outcome.FAILED, (finding,), not_checked=(text,), log_tail=f"{text}\n{text}")
+    crashed = StageResult(Stage.TRAIN, Outcome.FAILED, log_tail=f"{text}\n{text}")
+    below = dataclasses.replace(failed, findings=(dataclasses.replace(finding, location=warning.location),))
+    good = passed(
+        Stage.PLAN,
+        1.0,
+        findings=(warning,),
+        facts=(("mesh", text), ("a table", f"{text}\n{text}")),
+        tables=(FactTable("arrays", ("name",), ((text,),)),),
+        changes=(Change(text, text, text, Reason.SHRINK), Change(text, text, text, Reason.GIVEN)),
+        measures=(Measure("loss", 1.0, of=text, step=1),),
+        not_checked=(text,),
+    )
+    spec = RunSpec((text,), (text,), mode=Mode.TRAIN, runtime="embedded")
+    bound = BoundValue(text, text, Assignment(text, place), (Assignment(text, place),))
+    results = (
+        RunResult(spec, (failed, good), standins=(text, text), bindings=(bound,), log=text, model_dir=text),
+        RunResult(dataclasses.replace(spec, slice="v4-8"), (crashed, below), log=text),
+        RunResult(
+            dataclasses.replace(spec, gin_files=(f"folder/{text}.gin",)),
+            (good, passed(Stage.EVAL, 1.0, measures=(Measure("accuracy", 1.0, of=text),))),
+        ),
+    )
+    return Report(results)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sample_reports import passed
+from sample_reports import report_saying
 
 from t5x_harness.findings.printable import printable, printable_json
 from t5x_harness.report import github, junit, sarif, terminal
@@ -20,22 +19,7 @@ from t5x_harness.report.report import Report
 from t5x_harness.report.terminal import render_brief
 from t5x_harness.rulebook.pages import rule_descriptors
 from t5x_harness.spec import (
-    Assignment,
-    BoundValue,
-    Change,
-    Edit,
-    FactTable,
-    Finding,
     Location,
-    Measure,
-    Mode,
-    Outcome,
-    Reason,
-    RunResult,
-    RunSpec,
-    Severity,
-    Stage,
-    StageResult,
 )
 
 WRITERS: dict[str, Callable[[Report], str]] = {
@@ -77,44 +61,11 @@ _PARTS = st.sampled_from((*HOSTILE, " ", "::", "##[", "\n", "\t", "\r\n", "a", "
 texts = st.lists(_PARTS | st.text(max_size=3), min_size=1, max_size=4).map("".join)
 
 
-def report_of(text: str) -> Report:
-    """Returns a report that has a text in every place that can have text from a user's file."""
-    place = Location(text, 3, (Location(text, 1),))
-    finding = Finding(
-        "GIN01", Severity.ERROR, Stage.LINT, f"{text} is {text}", place, text, text, (Edit(text, 1, 1, f"{text}\n"),)
-    )
-    warning = dataclasses.replace(finding, severity=Severity.WARNING, location=Location(f"folder/{text}", 1))
-    failed = StageResult(Stage.LINT, Outcome.FAILED, (finding,), not_checked=(text,), log_tail=f"{text}\n{text}")
-    crashed = StageResult(Stage.TRAIN, Outcome.FAILED, log_tail=f"{text}\n{text}")
-    below = dataclasses.replace(failed, findings=(dataclasses.replace(finding, location=warning.location),))
-    good = passed(
-        Stage.PLAN,
-        1.0,
-        findings=(warning,),
-        facts=(("mesh", text), ("a table", f"{text}\n{text}")),
-        tables=(FactTable("arrays", ("name",), ((text,),)),),
-        changes=(Change(text, text, text, Reason.SHRINK), Change(text, text, text, Reason.GIVEN)),
-        measures=(Measure("loss", 1.0, of=text, step=1),),
-        not_checked=(text,),
-    )
-    spec = RunSpec((text,), (text,), mode=Mode.TRAIN, runtime="embedded")
-    bound = BoundValue(text, text, Assignment(text, place), (Assignment(text, place),))
-    results = (
-        RunResult(spec, (failed, good), standins=(text, text), bindings=(bound,), log=text, model_dir=text),
-        RunResult(dataclasses.replace(spec, slice="v4-8"), (crashed, below), log=text),
-        RunResult(
-            dataclasses.replace(spec, gin_files=(f"folder/{text}.gin",)),
-            (good, passed(Stage.EVAL, 1.0, measures=(Measure("accuracy", 1.0, of=text),))),
-        ),
-    )
-    return Report(results)
-
-
 @pytest.mark.parametrize("form", WRITERS)
 @settings(max_examples=60, deadline=None)
 @given(text=texts)
 def test_no_text_acts_in_any_format(form: str, text: str) -> None:
-    written = WRITERS[form](report_of(text))
+    written = WRITERS[form](report_saying(text))
     written.encode("utf-8")  # fails for half of a surrogate pair
     assert all(c.isprintable() or c in "\n\t" for c in written)
     for line in written.split("\n"):
@@ -127,7 +78,7 @@ def test_no_text_acts_in_any_format(form: str, text: str) -> None:
 @settings(max_examples=150, deadline=None)
 @given(text=texts)
 def test_documents_stay_well_formed(text: str) -> None:
-    report = report_of(text)
+    report = report_saying(text)
     whole = json.loads(json_report.render(report))
     assert whole == json.loads(json.dumps(json_report.document(report)))  # programs get the text of the files
     suite = ElementTree.fromstring(junit.render(report))

@@ -193,10 +193,10 @@ def required_left(context: Context) -> Iterator[Found]:
                 macro,
                 f"bind it below the includes ({macro.name} = ...) or pass --gin.{macro.name}=...",
             )
-    for binding in context.program.required_parameters:
-        yield Found(
-            f"{binding} is gin.REQUIRED and nothing gives it a value", binding, f"bind it later: {binding} = ..."
-        )
+    for binding in context.program.final_bindings:
+        if is_required(binding.value):
+            message = f"{binding} is gin.REQUIRED and nothing gives it a value"
+            yield Found(message, binding, f"bind it later: {binding} = ...")
 
 
 def _is_of_training_only(context: Context, macro: MacroBinding) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.problems import Problem, ProblemKind
-from t5x_harness.gin.program import BINDINGS, Binding, Block, GinProgram, MacroBinding
+from t5x_harness.gin.program import BINDINGS, MAIN, Binding, Block, GinProgram, MacroBinding
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.gin.values import references_in
 from t5x_harness.lint.edits import REGISTRATION, add_import, begin_with, raise_registration, remove, rename_selector
@@ -59,7 +59,8 @@ _HEAD = run_head("pretrain")
 
 
 def _is_alias(program: GinProgram, problem: Problem) -> bool:
-    return problem.location.file == BINDINGS and problem.subject.split(".")[0] in program.main_aliases
+    aliases = {i.name for i in program.imports if i.module == MAIN and i.name != MAIN}  # such as train_script
+    return problem.location.file == BINDINGS and problem.subject.split(".")[0] in aliases
 
 
 @Rule(
