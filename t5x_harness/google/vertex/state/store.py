@@ -94,8 +94,7 @@ class MemoryStore:
         self._sorted: list[str] = []
 
     def get(self, key: str) -> bytes | None:
-        with self._mutex:
-            return self._find(key, bytes)
+        return self.get_all([key])[0]
 
     def get_all(self, keys: Sequence[str]) -> list[bytes | None]:
         with self._mutex:

@@ -83,11 +83,6 @@ class Rpc:
     bindings: tuple[HttpBinding, ...]
 
     @property
-    def service(self) -> str:
-        """``JobService``."""
-        return self.path.split("/")[1].rpartition(".")[2]
-
-    @property
     def method(self) -> str:
         """``CreateCustomJob``."""
         return self.path.rpartition("/")[2]
@@ -95,7 +90,7 @@ class Rpc:
     @property
     def name(self) -> str:
         """``JobService.CreateCustomJob``, without a version."""
-        return f"{self.service}.{self.method}"
+        return self.path.rpartition(".")[2].replace("/", ".")
 
 
 def rpc_table(version: str = "v1") -> Mapping[str, Rpc]:
