@@ -17,7 +17,7 @@ from t5x_harness.report.report import Report
 from t5x_harness.report.table import verdicts
 from t5x_harness.spec import RunResult, Stage
 from t5x_harness.system.texts import masked
-from t5x_harness.vertex.batch import CancelMessages, JobBatch
+from t5x_harness.vertex.batch import JobBatch
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import T5XJob
@@ -109,13 +109,6 @@ class SubmitOutput:
             print("\n".join(shown), file=self._stream, flush=True)
 
 
-_MESSAGES = CancelMessages(
-    cancelled=lambda job: f"cancelled: {job.name}",
-    refused=lambda job, error: f"NOT cancelled, and it may go on at cost: {error}. See {job.page}",
-    interrupted=lambda job: f"Ctrl-C cut short the cancelling of {job.name}. It may go on at cost: see {job.page}",
-)
-
-
 class PrintedBatch:
     """Jobs that are submitted and followed; if one fails, a message says why, and the others continue.
 
@@ -140,7 +133,14 @@ class PrintedBatch:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         try:
             if isinstance(error, KeyboardInterrupt):
-                self._batch.cancel(self._output.note, _MESSAGES)
+                self._batch.cancel(
+                    self._output.note,
+                    cancelled=lambda job: f"cancelled: {job.name}",
+                    refused=lambda job, why: f"NOT cancelled, and it may go on at cost: {why}. See {job.page}",
+                    interrupted=lambda job: (
+                        f"Ctrl-C cut short the cancelling of {job.name}. It may go on at cost: see {job.page}"
+                    ),
+                )
         finally:
             self._batch.interrupts.end()
 

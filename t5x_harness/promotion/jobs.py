@@ -13,7 +13,7 @@ from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.marker import ResourcesError
 from t5x_harness.promotion.settings import NOT_SENT, JobOrder, PromotionSettings
 from t5x_harness.vertex.arguments import OverrideError
-from t5x_harness.vertex.batch import CancelMessages, JobBatch
+from t5x_harness.vertex.batch import JobBatch
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import SPEC_LABEL, JobError, T5XJob
@@ -287,7 +287,14 @@ class PromotedJobs:
         """
         lines: list[str] = []
         try:
-            self._batch.cancel(lines.append, _MESSAGES)
+            self._batch.cancel(
+                lines.append,
+                cancelled=lambda job: f"cancelled the job {job.name}, which had not ended: {job.page}",
+                refused=lambda job, error: f"{error}. It goes on and is paid for: {_by_hand(job)}",
+                interrupted=lambda job: (
+                    f"Ctrl-C cut short the cancelling of {job.name}. It may go on and be paid for: {_by_hand(job)}"
+                ),
+            )
         finally:
             self._batch.interrupts.end()
         return lines
@@ -329,12 +336,3 @@ def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[Stag
 
 def _by_hand(job: SubmittedJob) -> str:
     return f"gcloud ai custom-jobs cancel {job.id} --project={job.target.project} --region={job.target.location}"
-
-
-_MESSAGES = CancelMessages(
-    cancelled=lambda job: f"cancelled the job {job.name}, which had not ended: {job.page}",
-    refused=lambda job, error: f"{error}. It goes on and is paid for: {_by_hand(job)}",
-    interrupted=lambda job: (
-        f"Ctrl-C cut short the cancelling of {job.name}. It may go on and be paid for: {_by_hand(job)}"
-    ),
-)

@@ -161,8 +161,13 @@ def stages_of_job(
       tpu: the machine, if the job has to run on that machine's TPU.
     """
     first, *later = executing
-    done = _first(first, ended, job, found, first_step, log, earlier)
-    if ended.succeeded and tpu is not None:
+    if not ended.succeeded:
+        code, message, fix = ending(ended, job)
+        finding = Finding(code, Severity.ERROR, first, message, fix=fix)
+        tail = read_tail(log) if log.exists() else ""
+        return {first: StageResult(first, Outcome.FAILED, (finding,), not_checked=ended.notes, log_tail=tail)}
+    done = _done(first, ended, found, first_step, earlier)
+    if tpu is not None:
         done = _on_tpu(done, ended.ran_on, job, tpu)
     if done.outcome is Outcome.FAILED:
         return {first: done}
@@ -192,20 +197,8 @@ def ending(ended: EndedJob, job: SubmittedJob, *, shipped: bool = False) -> tupl
     return "RUN07", message, next((fix for text, fix in _FIXES.items() if text in reason), otherwise)
 
 
-def _first(
-    stage: Stage,
-    ended: EndedJob,
-    job: SubmittedJob,
-    found: JobResults,
-    first_step: int,
-    log: Path,
-    earlier: Mapping[str, int],
-) -> StageResult:
-    if not ended.succeeded:
-        code, message, fix = ending(ended, job)
-        finding = Finding(code, Severity.ERROR, stage, message, fix=fix)
-        tail = read_tail(log) if log.exists() else ""
-        return StageResult(stage, Outcome.FAILED, (finding,), not_checked=ended.notes, log_tail=tail)
+def _done(stage: Stage, ended: EndedJob, found: JobResults, first_step: int, earlier: Mapping[str, int]) -> StageResult:
+    """Judges the work of a job that ended well."""
     step = max((checkpoint.step for checkpoint in _checkpoints("", earlier)), default=0)
     if stage is Stage.TRAIN:
         exercised = max(0, found.steps - max(first_step, step))  # training continues from the last checkpoint there

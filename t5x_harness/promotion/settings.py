@@ -48,10 +48,6 @@ class PromotionSettings:
         """Whether jobs go to the emulated Google Cloud."""
         return self.service == "emulated"
 
-    def shrinks(self, resources: TpuResources) -> bool:
-        """Returns whether a test with these resources runs at the sizes of smoke."""
-        return not resources.full_size if resources.full_size is not None else self.emulated
-
 
 _EMULATED_SECONDS = 900
 
@@ -101,7 +97,7 @@ def order_of(
         machine=machine_of(resources, slice_name),
         # Whole seconds, and never 0, which could mean no limit, although the chip-hours would be 0.
         timeout=max(1, int(resources.seconds or (_EMULATED_SECONDS if settings.emulated else FOUR_HOURS))),
-        shrink=settings.shrinks(resources),
+        shrink=settings.emulated if resources.full_size is None else not resources.full_size,
         steps=resources.steps,
         standins=settings.emulated,
         env=resources.env or {},

@@ -177,7 +177,12 @@ class _ProjectReader:
             raise self._error("[tool.t5x_harness] has to be a table", top)
         options = {option.key: option for option in RUNS if option.key}
         self._require_known(table, [*options, "vertex", "tpu"], top)
-        layer = self._layer({key: options[key] for key in table if key in options}, table, top)
+        tables = {"samples": self._samples, "prices": self._prices, "runs": self._runs}
+        layer: dict[str, Any] = {
+            options[key].field: tables[key](table) if key in tables else self._value(options[key], value, key, top)
+            for key, value in table.items()
+            if key in options
+        }
         return ProjectConfig(
             self._root,
             layer,
@@ -185,17 +190,6 @@ class _ProjectReader:
             vertex=self._vertex(self._part(table, "vertex", "a table")),
             tpu=self._tpu(self._part(table, "tpu", "a table")),
         )
-
-    def _layer(self, options: Mapping[str, Option], table: Mapping[str, Any], where: _Table) -> Layer:
-        """Reads the keys of a table that are options."""
-        tables = {"samples": self._samples, "prices": self._prices, "runs": self._runs}
-        found: dict[str, Any] = {}
-        for key, option in options.items():
-            if option.form is OptionForm.TABLE:
-                found[option.field] = tables[key](table)
-            elif key in table:
-                found[option.field] = self._value(option, table[key], key, where)
-        return found
 
     def _value(self, option: Option, value: Any, key: str, where: _Table) -> Any:
         try:

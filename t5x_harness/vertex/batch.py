@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from t5x_harness.buckets.folders import StagedFile, StorageError
@@ -15,21 +14,6 @@ from t5x_harness.vertex.submitted import ENDED, JobOutcome, SubmittedJob
 from t5x_harness.vertex.target import VertexTarget
 from t5x_harness.vertex.tracking import TrackedRun
 from t5x_harness.vertex.waiting import Interrupts, Patience
-
-
-@dataclasses.dataclass(frozen=True)
-class CancelMessages:
-    """The messages about jobs that are being canceled.
-
-    Attributes:
-      cancelled: returns the message about a job that the service agreed to end.
-      refused: returns the message about a job that the service refused to end, with the reason.
-      interrupted: returns the message about a job whose cancellation Ctrl-C interrupted.
-    """
-
-    cancelled: Callable[[SubmittedJob], str]
-    refused: Callable[[SubmittedJob, VertexError], str]
-    interrupted: Callable[[SubmittedJob], str]
 
 
 class JobBatch:
@@ -87,20 +71,38 @@ class JobBatch:
             patience.wait(float("inf"))
             self._in_flight = [job for job in self._in_flight if not job.has_ended]
 
-    def cancel(self, say: Callable[[str], None], messages: CancelMessages) -> None:
+    def cancel(
+        self,
+        say: Callable[[str], None],
+        *,
+        cancelled: Callable[[SubmittedJob], str],
+        refused: Callable[[SubmittedJob, VertexError], str],
+        interrupted: Callable[[SubmittedJob], str],
+    ) -> None:
         """Cancels the jobs that have not ended, then completes their runs in experiments, which cost nothing.
 
         Another Ctrl-C leaves the rest unchanged, and a message says so. May be called again.
 
         Args:
           say: called with a message for each job and each run.
-          messages: the messages about jobs.
+          cancelled: returns the message about a job that the service agreed to end.
+          refused: returns the message about a job that the service refused to end, with the reason.
+          interrupted: returns the message about a job whose cancellation Ctrl-C interrupted.
         """
         self.interrupts.forget()
         ending = []
         while self._in_flight:
-            if self._cancelled(self._in_flight[0], say, messages):
-                ending.append(self._in_flight[0])
+            job = self._in_flight[0]
+            try:
+                self.interrupts.raise_pending()
+                if not job.has_ended:
+                    job.cancel()
+                    say(cancelled(job))
+                ending.append(job)
+            except VertexError as error:
+                say(refused(job, error))
+            except KeyboardInterrupt:
+                say(interrupted(job))
             del self._in_flight[0]
         for job in ending:
             if message := _end_run_of(job, self.interrupts.raise_pending):
@@ -110,20 +112,6 @@ class JobBatch:
         self._in_flight.append(job)
         if self._on_sent is not None:
             self._on_sent(job)
-
-    def _cancelled(self, job: SubmittedJob, say: Callable[[str], None], messages: CancelMessages) -> bool:
-        """Cancels a job unless it has ended; returns whether it has ended or is going to end."""
-        try:
-            self.interrupts.raise_pending()
-            if not job.has_ended:
-                job.cancel()
-                say(messages.cancelled(job))
-            return True
-        except VertexError as error:
-            say(messages.refused(job, error))
-        except KeyboardInterrupt:
-            say(messages.interrupted(job))
-        return False
 
 
 def _end_run_of(job: SubmittedJob, check: Callable[[], None]) -> str:

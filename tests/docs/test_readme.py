@@ -18,15 +18,8 @@ from t5x_harness.spec import Finding, Mode, Outcome, RunSpec
 
 
 @pytest.fixture(scope="module")
-def readme(repository: Path) -> str:
-    return (repository / "README.md").read_text()
-
-
-@pytest.fixture(scope="module")
-def pages(repository: Path) -> dict[str, str]:
-    """Returns the texts of README and of all pages of docs/, by their paths."""
-    files = [repository / "README.md", *sorted((repository / "docs").rglob("*.md"))]
-    return {str(file.relative_to(repository)): file.read_text() for file in files}
+def readme(pages: dict[str, str]) -> str:
+    return pages["README.md"]
 
 
 def commands(text: str) -> list[list[str]]:

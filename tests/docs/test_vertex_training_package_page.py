@@ -36,10 +36,6 @@ def environment() -> Iterator[Mapping[str, str]]:
         yield {**os.environ, **session.environment()}
 
 
-def test_the_package_is_built(project: Path) -> None:
-    assert (project / "dist" / "trainer-0.1.tar.gz").is_file()
-
-
 def test_the_tree_is_the_folder_s(page: str, repository: Path) -> None:
     (tree,) = re.findall(rf"^```\n{PACKAGE}/\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)
     named = {line.split()[0] for line in tree.splitlines()}

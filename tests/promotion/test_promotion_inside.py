@@ -212,13 +212,6 @@ def test_every_phase_is_reported(tested: Path, tmp_path: Path, nodeid: str, outc
     assert {"python", "pytest", "t5x-harness"} <= set(outcome.versions)
 
 
-def test_output_and_properties_come_along(tested: Path, tmp_path: Path) -> None:
-    outcome = outcome_of(tested, "test_it.py::TestIt::test_passes", tmp_path)
-    call = next(report for report in outcome.reports if report["when"] == "call")
-    assert call["user_properties"] == [["speed", 3]]
-    assert ["Captured stdout call", "hello from the job\n"] in call["sections"]
-
-
 def test_a_module_that_cannot_be_imported_says_why(tested: Path, tmp_path: Path) -> None:
     outcome = outcome_of(tested, "test_unimportable.py::test_it", tmp_path)
     assert outcome.reports == ()
@@ -279,33 +272,35 @@ def devices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def test_devices_come_along(devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
-    outcome = outcome_of(devices, "test_devices.py::test_uses", tmp_path)
-    assert (outcome.devices, outcome.platform, outcome.platform_set) == ("3 x cpu", "cpu", True)
-    assert not outcome.ran_on.fell_back
-    assert outcome.ran_on.about(tpu=True, emulated=True) == "3 x cpu: the emulated Vertex AI has no TPU"
-    assert outcome.ran_on.about(tpu=True, emulated=False) == (
-        "3 x cpu: nothing ran on the TPU, as JAX was set to take the CPU"
-    )
-    assert outcome.about_versions().startswith("python 3.")
-
-
-def test_a_cpu_that_nobody_asked_for_is_a_fall_back(
-    devices: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("test", "platforms", "devices_there", "is_set", "words"),
+    [
+        ("test_uses", "cpu", "3 x cpu", True, "3 x cpu: nothing ran on the TPU, as JAX was set to take the CPU"),
+        ("test_uses", None, "3 x cpu", False, "3 x cpu: nothing ran on the TPU, as JAX found no TPU"),
+        ("test_uses_none", "cpu", "", False, "not looked at: the test imported no JAX"),
+    ],
+)
+def test_devices_come_along(
+    devices: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    test: str,
+    platforms: str | None,
+    devices_there: str,
+    is_set: bool,
+    words: str,
 ) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=3")
     for name in ("JAX_PLATFORMS", "JAX_PLATFORM_NAME"):
         monkeypatch.delenv(name, raising=False)
-    outcome = outcome_of(devices, "test_devices.py::test_uses", tmp_path)
-    assert (outcome.platform, outcome.platform_set, outcome.ran_on.fell_back) == ("cpu", False, True)
-    assert outcome.ran_on.about(tpu=True, emulated=False).endswith(": nothing ran on the TPU, as JAX found no TPU")
-
-
-def test_a_test_without_jax_looked_at_no_device(devices: Path, tmp_path: Path) -> None:
-    outcome = outcome_of(devices, "test_devices.py::test_uses_none", tmp_path)
-    assert (outcome.devices, outcome.platform, outcome.ran_on.fell_back) == ("", "", False)
-    assert outcome.ran_on.about(tpu=True, emulated=False) == "not looked at: the test imported no JAX"
+    if platforms is not None:
+        monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    outcome = outcome_of(devices, f"test_devices.py::{test}", tmp_path)
+    platform = "cpu" if devices_there else ""
+    assert (outcome.devices, outcome.platform, outcome.platform_set) == (devices_there, platform, is_set)
+    assert outcome.ran_on.fell_back is (platform == "cpu" and not is_set)
+    assert outcome.ran_on.about(tpu=True, emulated=False) == words
+    assert outcome.about_versions().startswith("python 3.")
 
 
 def test_devices_that_cannot_be_had_cost_no_outcome(devices: Path, tmp_path: Path) -> None:

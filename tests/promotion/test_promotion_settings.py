@@ -116,13 +116,6 @@ def test_an_expression_that_promotes_nothing_says_so(run: Run) -> None:
     result.assert_outcomes()
 
 
-@pytest.mark.parametrize("arguments", [(), ("-m", "not tpu"), ("-m", "smoke")])
-def test_other_expressions_have_no_line_and_ask_for_no_target(run: Run, arguments: tuple[str, ...]) -> None:
-    result = run(*arguments, "--collect-only")
-    assert result.ret in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-    result.stdout.no_fnmatch_line("*to jobs on*")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

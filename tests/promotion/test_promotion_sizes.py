@@ -82,14 +82,6 @@ def test_without_steps_a_shrunk_job_trains_few_and_another_those_of_its_config(
     assert few["INITIAL_CHECKPOINT_PATH"].endswith("/checkpoint_10000'")
 
 
-def test_a_shipped_test_of_a_project_with_steps_runs_as_it_is_written(run: Run, pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_sizes=HEAD + "\n@pytest.mark.tpu(ship=True)\ndef test_there():\n    pass\n")
-    pytester.makepyprojecttoml(f"[tool.t5x_harness.tpu]\n{MACHINE}steps = 5\nfull_size = true\n")
-    result = run("test_sizes.py", "--t5x-tpu-dry-run")
-    result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["arguments:", "  t5x_harness.promotion.inside", "  test_sizes.py::test_there"])
-
-
 def _bound(arguments: list[str]) -> dict[str, str]:
     """Returns the bindings in arguments, by names without modules."""
     pairs = (text.removeprefix("--gin.").split("=", 1) for text in arguments if text.startswith("--gin."))

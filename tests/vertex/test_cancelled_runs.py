@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import io
 import signal
 from collections.abc import Iterator
@@ -159,3 +160,11 @@ def test_the_runs_of_a_sessions_promoted_jobs_end_too(vertex: FakeVertex, job: T
     assert cancelled.startswith(f"cancelled the job {there.name}, which had not ended: ")
     assert ended == f"the run {job.container.name} of the experiment my-experiment has ended as cancelled"
     assert _states(job) == ["CANCELLED", "CANCELLED"]
+
+
+def test_a_run_has_the_end_of_its_job_s_name_if_the_whole_is_too_long(tmp_path: Path) -> None:
+    target = dataclasses.replace(TARGET, experiment="an-experiment-" * 6 + "of-98-letters0")
+    job = dataclasses.replace(_job(tmp_path, "a-name-" * 9), target=target)
+    launched = LaunchedJob.launch(job)
+    assert (launched.notes, launched.tracked and launched.tracked.name) == ((), job.stamp)
+    launched.cancel()

@@ -35,11 +35,6 @@ def _write(folder: Path, *values: tuple[str, int, Any]) -> Path:
     return file
 
 
-def test_every_scalar_is_read_with_its_step(tmp_path: Path) -> None:
-    file = _write(tmp_path, ("loss", 1, 2.5), ("loss", 2, 1.5), ("rate", 2, 0.5))
-    assert list(scalars_of(file.read_bytes())) == [("loss", 1, 2.5), ("loss", 2, 1.5), ("rate", 2, 0.5)]
-
-
 def test_scalars_that_are_tensors_are_read_too(tmp_path: Path) -> None:
     file = _write(tmp_path, ("loss", 7, np.array(0.25)), ("text", 7, "config"), ("row", 7, [1.0, 2.0]))
     assert list(scalars_of(file.read_bytes())) == [("loss", 7, 0.25)]

@@ -19,12 +19,6 @@ def test_a_project_s_name_makes_no_image_t5x() -> None:
     assert not find_image("gcr.io/t5x-team/trainer:1", {}, PROGRAMS.entry_point).known
 
 
-def test_the_user_s_map_comes_before_what_is_known_of_images() -> None:
-    image = find_image("gcr.io/p/t5x-fork", {"*": "true"}, PROGRAMS.entry_point)
-    assert image.entry_point == ("true",)
-    assert not PROGRAMS.runs(image.entry_point)
-
-
 @pytest.mark.parametrize(
     ("command", "words"),
     [

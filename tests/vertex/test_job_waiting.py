@@ -148,12 +148,6 @@ def test_an_interrupt_that_was_dropped_is_heard_until_it_is_acted_upon(
         interrupts.raise_pending()
 
 
-@pytest.mark.usefixtures("interrupts")
-def test_an_interrupt_is_raised_where_it_arrives() -> None:
-    with pytest.raises(KeyboardInterrupt):
-        signal.raise_signal(signal.SIGINT)
-
-
 def test_an_interrupt_waits_for_the_end_of_the_block(interrupts: Interrupts) -> None:
     done = []
 

@@ -219,9 +219,21 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], message: str, dry:
     assert message in dry(2, *arguments).err
 
 
-def test_a_real_job_has_its_full_size_anyway(harness: Any) -> None:
-    expected = "--full-size is for --vertex=emulated: Google's Vertex AI runs every job at its full size"
-    assert expected in harness(2, "submit", "run.gin", "--vertex=real", "--dry-run", "--full-size").err
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("run.gin", "--vertex=real", "--dry-run", "--full-size"),
+            "--full-size is for --vertex=emulated: Google's Vertex AI runs every job at its full size",
+        ),
+        (
+            ("--vertex=emulated", "--attach=3"),
+            "--attach finds no job in a new emulated Google Cloud: start one with t5x-harness serve",
+        ),
+    ],
+)
+def test_what_the_service_cannot_do_is_refused(arguments: tuple[str, ...], message: str, harness: Any) -> None:
+    assert message in harness(2, "submit", *arguments).err
 
 
 @pytest.mark.parametrize(
@@ -245,11 +257,6 @@ def test_jobs_of_the_emulated_vertex_ai_run_small_unless_told_not_to(
     sent = as_emulated(job, args).env
     found = {name: value.replace(str(project), "here") for name, value in sent.items()}
     assert found | expected == found
-
-
-def test_a_private_google_of_ones_own_has_no_job_to_attach_to(harness: Any) -> None:
-    said = harness(2, "submit", "--vertex=emulated", "--attach=3").err
-    assert "--attach finds no job in a new emulated Google Cloud: start one with" in said
 
 
 def test_runs_of_one_name_have_folders_of_their_own(project: Path, dry: Any) -> None:
