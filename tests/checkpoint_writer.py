@@ -9,8 +9,6 @@ from t5x_harness.execute.execution import Execution, open_execution
 from t5x_harness.execute.process import run_stage
 from t5x_harness.spec import Stage
 
-__all__ = ["open_writer"]
-
 
 def open_writer(argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> Writer:
     """Opens a writer; takes the arguments of :func:`open_execution`."""

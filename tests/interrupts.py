@@ -11,8 +11,6 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["HANGING", "LIGHT", "Hanging", "dropped", "processes_with"]
-
 HANGING = """
 import os, time
 from pathlib import Path

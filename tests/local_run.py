@@ -12,8 +12,6 @@ from t5x_harness.runs.local import LocalExecutor
 from t5x_harness.runs.run import Run
 from t5x_harness.spec import Mode, Outcome, RunSpec, Stage, StageResult
 
-__all__ = ["LocalRun"]
-
 
 class LocalRun(Run):
     """A run in a process of this machine. It trains if the config does not show its mode."""

@@ -23,8 +23,6 @@ from t5x_harness.system.closing import Closing
 from t5x_harness.workers import InProcess, RunDied, RunProcess, RunTimedOut, Zygote
 from t5x_harness.workers.run import Environment
 
-__all__ = ["SharedProcesses", "run_until", "shared_processes"]
-
 
 @pytest.fixture(scope="session")
 def shared_processes(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedProcesses]:

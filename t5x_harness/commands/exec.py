@@ -121,7 +121,8 @@ def main(args: argparse.Namespace) -> int:
         if args.network == "forbid":
             from t5x_harness.system import network, network_filter
 
-            # The kernel keeps this process, which becomes the command, from reaching beyond this machine.
+            # The kernel keeps this process, which becomes the command, from reaching beyond this machine, and the
+            # environment has no proxies that are on other machines.
             if not network_filter.install():
                 why = "this kernel lets no process ask before it connects (seccomp)"
                 raise _Refused(f"--network=forbid: {why}", _NOT_HAD)

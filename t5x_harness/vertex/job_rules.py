@@ -62,14 +62,10 @@ def carried_over(argument: str, _rule: SpecRule) -> Values | None:
         fault = "ends with a comma, which Gin cannot parse"
     else:
         return None
-    return {"value": argument, "fault": fault, "fix": f"write {_without_list(argument)}"}
-
-
-def _without_list(argument: str) -> str:
-    """Returns a flag without a leading quote, a trailing comma and an unmatched trailing quote."""
     bare = argument.strip().rstrip(",")
     bare = bare[1:] if bare[0] in _QUOTES else bare
-    return bare[:-1] if bare[-1] in _QUOTES and bare.count(bare[-1]) % 2 else bare
+    bare = bare[:-1] if bare[-1] in _QUOTES and bare.count(bare[-1]) % 2 else bare
+    return {"value": argument, "fault": fault, "fix": f"write {bare}"}
 
 
 def run_mode(argument: str, _rule: SpecRule) -> Values | None:

@@ -13,7 +13,7 @@ import pytest
 
 from t5x_harness.commands.arguments import specs_of
 from t5x_harness.commands.main import main, parser_of
-from t5x_harness.runs import several as runs
+from t5x_harness.runs import pool
 from t5x_harness.spec import Stage
 from t5x_harness.workers import WARM_WORKER_UNUSED
 
@@ -213,7 +213,7 @@ def test_the_network_is_forbidden_unless_it_is_allowed(
     command: str, options: list[str], allowed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[bool] = []
-    monkeypatch.setattr(runs, "run_specs", lambda *_, network, **__: seen.append(network) or ())
+    monkeypatch.setattr(pool, "run_specs", lambda *_, network, **__: seen.append(network) or ())
     main([command, "run.gin", EMBEDDED, *options])
     assert seen == [allowed]
 

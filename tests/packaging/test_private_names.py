@@ -81,34 +81,26 @@ def test_private_names_of_other_libraries_are_used_in_upstream_alone() -> None:
     assert not found, "move these into a named function of t5x_harness/upstream/:\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "rates = mixture._task_to_rate",
-        "self._reporter._tw.write('x')",
-        "setattr(gpath, '_is_zonal_gcs_bucket', None)",
-        "from _pytest.fixtures import TopRequest",
-        "import jax._src.lru_cache",
-        "from jax import _src",
-        "after_import('jax._src.lru_cache', print)",
-        "pytest.skip.Exception('x', _use_item_location=True)",
-        "class A(B):\n    def _split_scope(self): return super()._split_scope()",
-    ],
-)  # fmt: skip
-def test_each_way_to_use_one_is_found(line: str) -> None:
-    tree = ast.parse(line)
-    assert list(foreign(tree, set(defined(tree)), set()))
+FOREIGN = [
+    "rates = mixture._task_to_rate",
+    "self._reporter._tw.write('x')",
+    "setattr(gpath, '_is_zonal_gcs_bucket', None)",
+    "from _pytest.fixtures import TopRequest",
+    "import jax._src.lru_cache",
+    "from jax import _src",
+    "after_import('jax._src.lru_cache', print)",
+    "pytest.skip.Exception('x', _use_item_location=True)",
+    "class A(B):\n    def _split_scope(self): return super()._split_scope()",
+]  # fmt: skip
+OWN = [
+    "os._exit(0)",
+    "from t5x._inference import step_with_indices",
+    "class A:\n    def __init__(self): self._x = 1\n    def same(self, other): return self._x == other._x",
+    "print(x.__wrapped__, 'see _pytest', 'a._b and c')",
+]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "os._exit(0)",
-        "from t5x._inference import step_with_indices",
-        "class A:\n    def __init__(self): self._x = 1\n    def same(self, other): return self._x == other._x",
-        "print(x.__wrapped__, 'see _pytest', 'a._b and c')",
-    ],
-)
-def test_what_is_public_or_one_s_own_is_not(line: str) -> None:
+@pytest.mark.parametrize("line", [*FOREIGN, *OWN])
+def test_each_way_to_use_one_is_found_and_what_is_public_or_one_s_own_is_not(line: str) -> None:
     tree = ast.parse(line)
-    assert not list(foreign(tree, set(defined(tree)), set()))
+    assert bool(list(foreign(tree, set(defined(tree)), set()))) is (line in FOREIGN)

@@ -136,20 +136,14 @@ def test_what_is_sent_at_full_size_is_compiled_before_where_that_is_possible(mon
     assert aot_mode(None, full_size=True) == (AotMode.DEPTHS, "")
 
 
-def test_the_verdict_has_peak_headroom_and_cost() -> None:
+def test_the_verdict_has_peak_headroom_what_is_needed_beside_them_and_cost() -> None:
     numbers = {"fits": 1, "hbm_peak": 2**31, "hbm_needed": 2**31, "hbm_headroom": 2**30, "hbm_usable": 3 * 2**30}
     cost = {"chip_hours_at_least": 12.34, "usd_at_least": 27.148}
-    measures = [Measure(name, value, of="train") for name, value in {**numbers, **cost}.items()]
-    measures.append(Measure("fits", 0, of="predict"))
-    assert [*verdicts(StageResult(Stage.AOT, Outcome.FAILED, measures=tuple(measures)))] == [
+    more = {**numbers, "hbm_needed": 5 * 2**29, "hbm_headroom": 2**29}
+    of = {"train": {**numbers, **cost}, "predict": {"fits": 0}, "score": more}
+    measures = tuple(Measure(name, value, of=program) for program in of for name, value in of[program].items())
+    assert [*verdicts(StageResult(Stage.AOT, Outcome.FAILED, measures=measures))] == [
         "train fits, peak 2 GiB, headroom 1 GiB of 3 GiB, at least 12.3 chip-hours, 27.15 USD by the list",
         "predict does not fit",
-    ]
-
-
-def test_the_verdict_says_what_is_needed_beside_the_peak() -> None:
-    numbers = {"fits": 1, "hbm_peak": 2**31, "hbm_needed": 5 * 2**29, "hbm_headroom": 2**29, "hbm_usable": 3 * 2**30}
-    measures = tuple(Measure(name, value, of="train") for name, value in numbers.items())
-    assert [*verdicts(StageResult(Stage.AOT, Outcome.PASSED, measures=measures))] == [
-        "train fits, peak 2 GiB, needs 2.5 GiB, headroom 512 MiB of 3 GiB",
+        "score fits, peak 2 GiB, needs 2.5 GiB, headroom 512 MiB of 3 GiB",
     ]

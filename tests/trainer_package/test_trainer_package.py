@@ -1,4 +1,4 @@
-"""The sample trainer by itself: run here, as several replicas, and built into the distribution that jobs install."""
+"""The sample trainer: run here, as several replicas, built into the distribution that jobs install, and in jobs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from t5x_harness.google.vertex.validation import judge
+from t5x_harness.vertex.cloud import GoogleSession
 
 # In the form that the service was observed to write.
 CLUSTER = {
@@ -25,6 +26,9 @@ CLUSTER = {
     "environment": "cloud",
     "job": json.dumps({"python_module": "", "package_uris": [], "job_args": []}),
 }
+
+
+BUILD = [sys.executable, "setup.py", "--quiet", "sdist", "--formats=gztar"]
 
 
 @pytest.fixture
@@ -87,8 +91,7 @@ def test_a_replica_that_does_not_come_is_named(project: Path) -> None:
 
 def test_the_distribution_holds_the_package_and_no_results(project: Path) -> None:
     finish(start(project, "--steps=1"))
-    build = [sys.executable, "setup.py", "--quiet", "sdist", "--formats=gztar"]
-    subprocess.run(build, cwd=project, check=True, capture_output=True)
+    subprocess.run(BUILD, cwd=project, check=True, capture_output=True)
     with tarfile.open(project / "dist" / "trainer-0.1.tar.gz") as archive:
         modules = {name for name in archive.getnames() if name.endswith(".py")}
         others = {Path(name).parts[1] for name in archive.getnames() if "/" in name} - {"trainer", "trainer.egg-info"}
@@ -112,3 +115,59 @@ def test_its_configs_are_what_the_service_takes(repository: Path, name: str) -> 
     verdict = judge(job, "us-central1")
     assert verdict.violations == ()
     assert verdict.warnings == ()
+
+
+PROGRAM = """
+import json
+from google.cloud import aiplatform, storage
+from google.cloud.aiplatform import hyperparameter_tuning
+
+EXECUTOR, PACKAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-14.py310:latest", "gs://my-bucket/trainer-0.1.tar.gz"
+bucket = storage.Client().create_bucket("my-bucket")
+bucket.blob("trainer-0.1.tar.gz").upload_from_filename("dist/trainer-0.1.tar.gz")
+aiplatform.init(project="my-project", location="us-central1", staging_bucket="gs://my-bucket")
+training = aiplatform.CustomPythonPackageTrainingJob(
+    "pipeline", python_package_gcs_uri=PACKAGE, python_module_name="trainer.task", container_uri=EXECUTOR
+)
+model = training.run(
+    args=["--steps=20"], machine_type="n1-standard-4", replica_count=3, base_output_dir="gs://my-bucket/pipeline"
+)
+(job,) = [job for job in aiplatform.CustomJob.list() if job.display_name == "pipeline-custom-job"]
+parts = bucket.list_blobs(prefix=f"pipeline/checkpoints/{job.name}/")
+pipeline = [model, training.state.name, job.state.name, sorted(part.name.rpartition("/")[2] for part in parts)]
+
+package = {
+    "executor_image_uri": EXECUTOR, "package_uris": [PACKAGE], "python_module": "trainer.task", "args": ["--steps=20"]
+}
+pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1, "python_package_spec": package}
+tuning = aiplatform.HyperparameterTuningJob(
+    display_name="tuning",
+    custom_job=aiplatform.CustomJob("trial", worker_pool_specs=[pool], base_output_dir="gs://my-bucket/tuned"),
+    metric_spec={"loss": "minimize"},
+    parameter_spec={"learning_rate": hyperparameter_tuning.DoubleParameterSpec(min=0.01, max=1.0, scale="log")},
+    max_trial_count=3,
+    parallel_trial_count=3,
+)
+tuning.run()
+trials = [[trial.parameters[0].value, trial.final_measurement.metrics[0].value] for trial in tuning.trials]
+models = [blob.name for blob in bucket.list_blobs(prefix="tuned/") if blob.name.endswith("model.npz")]
+print(json.dumps([pipeline, tuning.state.name, trials, models]))
+"""
+
+
+@pytest.mark.journey
+def test_the_package_in_a_pipeline_and_a_trial_for_each_learning_rate(project: Path) -> None:
+    pytest.importorskip("google.cloud.aiplatform")
+    pytest.importorskip("hypertune")
+    subprocess.run(BUILD, cwd=project, check=True, capture_output=True)
+    with GoogleSession() as session:
+        environment, command = {**os.environ, **session.environment()}, [sys.executable, "-c", PROGRAM]
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    pipeline, state, trials, models = json.loads(done.stdout.splitlines()[-1])
+    parts = ["part-0.npz", "part-1.npz", "part-2.npz"]
+    assert pipeline == [None, "PIPELINE_STATE_SUCCEEDED", "JOB_STATE_SUCCEEDED", parts]
+    assert state == "JOB_STATE_SUCCEEDED"
+    losses = [loss for _, loss in sorted(trials)]
+    assert losses == sorted(losses, reverse=True), "faster is better here"
+    assert models == [f"tuned/{trial}/model/model.npz" for trial in (1, 2, 3)]
