@@ -184,7 +184,7 @@ def test_why_all_layers_were_compiled_is_said(
 
     monkeypatch.setattr(account, "account_of", lambda *given: given[-1])
     spec = RunSpec(("a.gin",), settings=RunSettings(aot=mode))
-    assert account.account_program(run, TRAIN, spec, Fake()) == why  # type: ignore[arg-type]
+    assert account.account_program(run, TRAIN, spec, Fake()) == why
 
 
 MEMINFO = {"proc/meminfo": f"MemTotal: 99 kB\nMemAvailable:   {8 * GIB // 1024} kB\n"}

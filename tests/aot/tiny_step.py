@@ -38,13 +38,13 @@ def compile_tiny_step(folder: Path, topology: str) -> None:
 
     class Layer(nn.Module):
         @nn.compact
-        def __call__(self, x):  # type: ignore[no-untyped-def]
+        def __call__(self, x):
             hidden = nn.relu(nn.Dense(256, use_bias=False, dtype=jnp.bfloat16, name="wi")(x))
             return x + nn.Dense(64, use_bias=False, dtype=jnp.bfloat16, name="wo")(hidden)
 
     class Transformer(nn.Module):
         @nn.compact
-        def __call__(self, x):  # type: ignore[no-untyped-def]
+        def __call__(self, x):
             for number in range(2):
                 x = Layer(name=f"layers_{number}")(x)
             return nn.Dense(1000, use_bias=False, name="logits_dense")(x)
@@ -64,18 +64,18 @@ def compile_tiny_step(folder: Path, topology: str) -> None:
     tokens = jax.ShapeDtypeStruct((32, 128, 64), jnp.bfloat16)
     target = jax.eval_shape(lambda: model.init(jax.random.key(0), jnp.zeros(tokens.shape, tokens.dtype)))["params"]
 
-    def placed(shape, spec):  # type: ignore[no-untyped-def]
+    def placed(shape, spec):
         return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=NamedSharding(mesh, PartitionSpec(*spec)))
 
-    def spec_of(path, shape):  # type: ignore[no-untyped-def]
+    def spec_of(path, shape):
         return placed(shape, ("model", None) if "wo" in jax.tree_util.keystr(path) else (None, "model"))
 
     target = jax.tree_util.tree_map_with_path(spec_of, target)
     state = TrainState(_optimizer=Optimizer(target=target, state={"momentum": target}))
     batch = {"inputs": placed(tokens, ("data",))}
 
-    def train_step(train_state, batch):  # type: ignore[no-untyped-def]
-        def loss(params):  # type: ignore[no-untyped-def]
+    def train_step(train_state, batch):
+        def loss(params):
             return jnp.mean(model.apply({"params": params}, batch["inputs"]) ** 2)
 
         value, gradients = jax.value_and_grad(loss)(train_state._optimizer.target)

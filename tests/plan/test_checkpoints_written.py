@@ -39,8 +39,8 @@ def test_bytes_are_those_of_every_array_and_only_parameters_take_the_save_dtype(
 
     leaves = (leaf("target/kernel", 100, "float32"), leaf("state/param_states/kernel/v", 100, "float32"))
     shapes = types.SimpleNamespace(leaves=(*leaves, leaf("state/step", 1, "int32")))
-    assert checkpoint_bytes(shapes, None) == 804  # type: ignore[arg-type]  # only these attributes are read
-    assert checkpoint_bytes(shapes, "bfloat16") == 604  # type: ignore[arg-type]
+    assert checkpoint_bytes(shapes, None) == 804
+    assert checkpoint_bytes(shapes, "bfloat16") == 604
 
 
 def facts(result: StageResult) -> dict[str, str]:
