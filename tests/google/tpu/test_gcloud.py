@@ -21,34 +21,24 @@ from t5x_harness.google.tpu import remote_shell
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.google.vertex.state import open_store
 
-Gcloud = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def gcloud(shell_environment: Mapping[str, str], tmp_path: Path) -> Gcloud:
-    if shutil.which("gcloud") is None:
-        pytest.skip("gcloud is not installed")
-
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = ("gcloud", "compute", "tpus", *words, "--zone=us-central2-b", "--quiet")
-        return run_command(*command, env=shell_environment, cwd=tmp_path)
-
-    return run
-
 
 @pytest.mark.journey
-def test_update_stop_and_start_by_gcloud(tpu: Any, gcloud: Gcloud) -> None:
+@pytest.mark.skipif(shutil.which("gcloud") is None, reason="gcloud is not installed")
+def test_update_stop_and_start_by_gcloud(tpu: Any, shell: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     tpu.create("one")
 
-    def shown(fields: str) -> str:
-        return gcloud("tpu-vm", "describe", "one", f"--format=value({fields})").stdout.strip()
+    def gcloud(*words: str) -> subprocess.CompletedProcess[str]:
+        return shell("gcloud", "compute", "tpus", "tpu-vm", *words, "--zone=us-central2-b", "--quiet")
 
-    assert gcloud("tpu-vm", "update", "one", "--description=mine", "--update-labels=team=nlp").returncode == 0
+    def shown(fields: str) -> str:
+        return gcloud("describe", "one", f"--format=value({fields})").stdout.strip()
+
+    assert gcloud("update", "one", "--description=mine", "--update-labels=team=nlp").returncode == 0
     assert shown("description,labels.team") == "mine\tnlp"
     for verb, state in (("stop", "STOPPED"), ("start", "READY")):
-        assert gcloud("tpu-vm", verb, "one").returncode == 0
+        assert gcloud(verb, "one").returncode == 0
         assert shown("state") == state
-    again = gcloud("tpu-vm", "start", "one")
+    again = gcloud("start", "one")
     assert again.returncode == 1
     assert f"{ZONE}/nodes/one is READY, not STOPPED: it cannot be started" in again.stderr
 

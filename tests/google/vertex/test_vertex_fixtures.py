@@ -29,20 +29,20 @@ def vertex_options():
 """
 
 JOB = """
-import json, os, pathlib, urllib.request
+import json, os, pathlib
 import pytest
+from t5x_harness.google.session import ask_server
 
 PID = pathlib.Path("pid")
 
 def submit(vertex, name, *command):
-    token = (vertex._session.endpoints.folder / "token").read_text()
+    endpoints = vertex._session.endpoints
+    assert vertex.endpoint == endpoints.url
     pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
             "containerSpec": {"imageUri": "gcr.io/p/i", "command": list(command)}}
     body = json.dumps({"displayName": name, "jobSpec": {"workerPoolSpecs": [pool]}}).encode()
-    request = urllib.request.Request(f"{vertex.endpoint}/v1/{vertex.parent}/customJobs", body,
-                                     {"Authorization": f"Bearer {token}", "Content-Type": "application/json"})
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
-        return json.load(answer)["name"]
+    headers = {"Authorization": f"Bearer {(endpoints.folder / 'token').read_text()}"}
+    return ask_server(endpoints, "POST", f"/v1/{vertex.parent}/customJobs", body, headers)["name"]
 """
 
 
