@@ -87,14 +87,6 @@ def parse_json(body: bytes) -> Any:
         raise _invalid("", str(error)) from None
 
 
-def check_text(text: str, what: str) -> None:
-    """Raises ApiError for a text that cannot be UTF-8; ``what`` names it in the message."""
-    try:
-        text.encode()
-    except UnicodeError:
-        raise invalid_argument(f"The {what} of the request is not UTF-8.") from None
-
-
 _MASK = "google.protobuf.FieldMask"
 _BOOLEANS = {"true": True, "false": False}
 
@@ -164,9 +156,11 @@ def answer_rest(
     Raises:
       ApiError: the error for the client; see :func:`error_answer`.
     """
-    check_text(path, "path")
-    for name, value in query:
-        check_text(name + value, "query")
+    for what, text in [("path", path), *(("query", name + value) for name, value in query)]:
+        try:
+            text.encode()
+        except UnicodeError:
+            raise invalid_argument(f"The {what} of the request is not UTF-8.") from None
     route = find_route(verb, path)
     if route is None:
         raise ApiNotEmulated(f"{PRODUCT} does not emulate {verb} {path}: no method is bound to it")
