@@ -206,27 +206,6 @@ def damaged(folder: Path, damage: str) -> None:
     file.write_bytes(serialization.msgpack_serialize(tree))
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        ("cut", "checkpoint_3/checkpoint is damaged: it cannot be read as msgpack"),
-        ("old", "checkpoint_3/checkpoint is of version 1; T5X reads version 2 and later"),
-        ("uint16", "target/scale in checkpoint .*checkpoint_3 holds bfloat16 as uint16"),
-        (
-            "other storage",
-            "Cannot read target/scale of checkpoint .*checkpoint_3: the stored spec is of another storage than files "
-            "and gs://: .*'driver': 's3'",
-        ),
-        ("lost array", "Cannot read target/scale of checkpoint .*checkpoint_3: "),
-    ],
-)
-def test_damage_is_named(tmp_path: Path, damage: str, message: str) -> None:
-    damaged(tmp_path, damage)
-    with pytest.raises(ValueError, match=message):
-        checkpointer(tmp_path).restore()
-
-
 @pytest.mark.embedded("it is about the text of an error")
 def test_scripts_that_convert_for_transformers_read_this_layout_alone(tmp_path: Path) -> None:
     """The scripts of transformers read ``load_t5x_checkpoint(path)["target"]["encoder"]["layers_0"]…`` in this way."""
@@ -298,3 +277,22 @@ class TestErrors:
         assert checkpoints.get_step_from_checkpoint_dir("d/checkpoint_0005/") == ("d", 5)
         with pytest.raises(ValueError, match="'d/checkpoint' is not a checkpoint folder"):
             checkpoints.get_step_from_checkpoint_dir("d/checkpoint")
+
+    @pytest.mark.parametrize(
+        ("damage", "message"),
+        [
+            ("cut", "checkpoint_3/checkpoint is damaged: it cannot be read as msgpack"),
+            ("old", "checkpoint_3/checkpoint is of version 1; T5X reads version 2 and later"),
+            ("uint16", "target/scale in checkpoint .*checkpoint_3 holds bfloat16 as uint16"),
+            (
+                "other storage",
+                "Cannot read target/scale of checkpoint .*checkpoint_3: the stored spec is of another storage than "
+                "files and gs://: .*'driver': 's3'",
+            ),
+            ("lost array", "Cannot read target/scale of checkpoint .*checkpoint_3: "),
+        ],
+    )
+    def test_damage_is_named(self, tmp_path: Path, damage: str, message: str) -> None:
+        damaged(tmp_path, damage)
+        with pytest.raises(ValueError, match=message):
+            checkpointer(tmp_path).restore()

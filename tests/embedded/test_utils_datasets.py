@@ -226,19 +226,6 @@ def model_with(inputs: seqio.Vocabulary, outputs: seqio.Vocabulary) -> types.Sim
     return types.SimpleNamespace(input_vocabulary=inputs, output_vocabulary=outputs)
 
 
-@pytest.mark.embedded("it is about the text of an error, or one that T5X does not raise")
-def test_lone_features_with_different_vocabularies_are_refused() -> None:
-    with pytest.raises(ValueError, match="they are different") as error:
-        utils.get_vocabulary(cfg_of({"targets": BYTES, "aux": seqio.ByteVocabulary(extra_ids=4)}))
-    assert str(error.value) == (
-        "'embedded_utils_vocabularies' does not have both 'inputs' and 'targets', so all its features must share one "
-        "vocabulary, but they are different:\n"
-        "  aux != targets\n"
-        "    extra_ids: 4 != 0\n"
-        "    vocab_size: 263 != 259"
-    )
-
-
 @pytest.mark.parametrize(("size", "divisor", "expected"), [(259, 128, 384), (256, 128, 256), (1, 10, 10), (0, 8, 0)])
 def test_sizes_are_rounded_up(size: int, divisor: int, expected: int) -> None:
     assert utils.round_vocab_size_to_multiple(seqio.PassThroughVocabulary(size), divisor) == expected
@@ -359,3 +346,14 @@ class TestErrors:
         cfg = dataclasses.replace(utils.DatasetConfig("ref_reverse", {}, **SHORT), module="ref_tasks")
         with pytest.warns(DeprecationWarning, match="import the module in the Gin file"):
             utils.get_vocabulary(cfg)
+
+    def test_lone_features_with_different_vocabularies_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="they are different") as error:
+            utils.get_vocabulary(cfg_of({"targets": BYTES, "aux": seqio.ByteVocabulary(extra_ids=4)}))
+        assert str(error.value) == (
+            "'embedded_utils_vocabularies' does not have both 'inputs' and 'targets', so all its features must share "
+            "one vocabulary, but they are different:\n"
+            "  aux != targets\n"
+            "    extra_ids: 4 != 0\n"
+            "    vocab_size: 263 != 259"
+        )
