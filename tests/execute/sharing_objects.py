@@ -1,4 +1,4 @@
-"""Steps of models, made by get_infer_fn, in a process that shares them."""
+"""Objects for runs: steps of models in a process that shares them, and the settings of libraries in a brief process."""
 
 from __future__ import annotations
 
@@ -56,3 +56,27 @@ def _outputs(step: Any, offset: int) -> list[float]:
     data = tf.data.Dataset.from_tensor_slices({"x": np.arange(2, dtype=np.float32) + offset}).enumerate()
     state = train_state.InferenceState(step=np.int32(0), params={}, params_axes=None, flax_mutables={})
     return [output for _, output in infer(data, state)]
+
+
+class Options:
+    """The settings of libraries in a process that the harness has set up."""
+
+    def __init__(self, _argument: Mapping[str, Any], _progress: Callable[[Mapping[str, Any]], None]) -> None:
+        from t5x_harness.bootstrap.start import start
+
+        start()
+
+    def read(self) -> dict[str, Any]:
+        import jax
+        import orbax.checkpoint as ocp
+        import t5x.partitioning  # noqa: F401 - its import sets them
+        import tensorflow as tf
+
+        handler = ocp.type_handlers.get_type_handler(jax.Array)
+        options = tf.data.Dataset.range(1)._apply_debug_options().options()
+        return {
+            "optimises graphs": not tf.config.optimizer.get_experimental_options().get("disable_meta_optimizer"),
+            "tunes": options.autotune.enabled is not False,
+            "rewrites": options.experimental_optimization.apply_default_optimizations is not False,
+            "smallest slice": handler._min_slice_bytes_for_replica_parallel,
+        }

@@ -213,7 +213,7 @@ def test_the_steps_of_one_model_are_traced_by_the_first_stage_alone(zygote: Zygo
 def test_what_pays_only_for_many_steps_is_skipped_if_asked(zygote: Zygote, tmp_path: Path, brief: bool) -> None:
     env = {BRIEF_VARIABLE: "1" if brief else None}
     with zygote.start(
-        "short_run_objects:Options", {}, log=tmp_path / "log", env=env, cwd=tmp_path, python_path=[str(HERE)]
+        "sharing_objects:Options", {}, log=tmp_path / "log", env=env, cwd=tmp_path, python_path=[str(HERE)]
     ) as run:
         found = run.call("read", timeout=60)
     assert found["optimises graphs"] is not brief

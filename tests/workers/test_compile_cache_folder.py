@@ -75,29 +75,18 @@ def _entry(path: Path, *, size: int, used: int) -> Path:
 
 
 def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
-    old = _entry(tmp_path / "jit_old-cache", size=40, used=100)
-    middle = _entry(tmp_path / "jit_middle-cache", size=40, used=200)
-    new = _entry(tmp_path / "jit_new-cache", size=40, used=300)
-    other = _entry(tmp_path / "users-file", size=1000, used=1)
-    assert trim_cache(tmp_path, max_bytes=120) == 0
-    compile_cache_environment(tmp_path, max_bytes=100)
-    assert [p.exists() for p in (old, middle, new, other)] == [False, True, True, True]
-
-
-def test_reading_counts_as_use(tmp_path: Path) -> None:
-    read = _entry(tmp_path / "jit_read-cache", size=40, used=100)
-    os.utime(read, (900, 100))
-    unread = _entry(tmp_path / "jit_unread-cache", size=40, used=200)
-    trim_cache(tmp_path, max_bytes=40)
-    assert (read.exists(), unread.exists()) == (True, False)
-
-
-def test_other_versions_count_in_the_default_place(tmp_path: Path) -> None:
+    """Reading counts as use, and so do the caches of other versions in the default place."""
     folder = tmp_path / "compile-cache" / "jax-2-x"
-    old = _entry(tmp_path / "compile-cache" / "jax-1-x" / "jit_a-cache", size=40, used=100)
-    new = _entry(folder / "jit_a-cache", size=40, used=200)
-    trim_cache(folder, max_bytes=40)
-    assert (old.exists(), new.exists()) == (False, True)
+    old = _entry(tmp_path / "compile-cache" / "jax-1-x" / "jit_old-cache", size=40, used=100)
+    middle = _entry(folder / "jit_middle-cache", size=40, used=200)
+    read = _entry(folder / "jit_read-cache", size=40, used=50)
+    os.utime(read, (300, 50))
+    other = _entry(folder / "users-file", size=1000, used=1)
+    assert trim_cache(folder, max_bytes=120) == 0
+    for left, entries in ((100, [False, True, True]), (40, [False, False, True])):
+        compile_cache_environment(folder, max_bytes=left)
+        assert [path.exists() for path in (old, middle, read)] == entries
+    assert other.exists()
 
 
 def _give_away(path: Path) -> str:

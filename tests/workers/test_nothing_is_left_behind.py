@@ -248,33 +248,25 @@ def _start_program(tmp_path: Path, how: str) -> tuple[subprocess.Popen[str], lis
     return process, [int(pid) for pid in process.stdout.readline().split()]
 
 
-@pytest.mark.parametrize("how", ["wait", "forked"])
-def test_a_killed_parent_leaves_nothing(tmp_path: Path, assert_gone: AssertGone, how: str) -> None:
-    """This also holds if a fork of the parent still has all its sockets."""
+@pytest.mark.parametrize(
+    ("how", "number"), [("wait", signal.SIGKILL), ("forked", signal.SIGKILL), ("wait", signal.SIGINT), ("exit", 0)]
+)
+def test_a_parent_leaves_nothing_however_it_ends(
+    tmp_path: Path, assert_gone: AssertGone, how: str, number: int
+) -> None:
+    """This also holds if it forgets to close, and if a fork of a killed parent still has all its sockets."""
     process, pids = _start_program(tmp_path, how)
     assert len(pids) == 5
-    process.kill()
-    process.wait()
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)  # as a terminal does
+    elif number:
+        os.kill(process.pid, number)
+    assert process.wait() == -number
     assert_gone(*pids)
     if how == "forked":
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate()
-
-
-def test_ctrl_c_leaves_nothing(tmp_path: Path, assert_gone: AssertGone) -> None:
-    process, pids = _start_program(tmp_path, "wait")
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
     _, errors = process.communicate()
-    assert errors.rstrip().endswith("KeyboardInterrupt")
-    assert process.returncode == -signal.SIGINT
-    assert_gone(*pids)
-
-
-def test_a_parent_that_forgets_to_close_leaves_nothing(tmp_path: Path, assert_gone: AssertGone) -> None:
-    process, pids = _start_program(tmp_path, "exit")
-    process.communicate()
-    assert process.returncode == 0
-    assert_gone(*pids)
+    assert errors.rstrip().endswith("KeyboardInterrupt") is (number == signal.SIGINT)
 
 
 def test_a_killed_parent_ends_a_zygote_that_still_imports(tmp_path: Path, assert_gone: AssertGone) -> None:

@@ -29,16 +29,6 @@ def leave(number: int) -> Path:
     return folder.path
 
 
-def test_the_last_ones_are_kept(temporary: Path) -> None:
-    old, *rest = [leave(number) for number in range(4)]
-    with own_folder(PREFIX, last=3) as folder:
-        (folder.path / "run.log").touch()
-        assert set(temporary.iterdir()) == {*rest, folder.path}
-        folder.is_kept = True
-    assert set(temporary.iterdir()) == {*rest[1:], folder.path}
-    assert not old.exists()
-
-
 def test_one_that_is_not_kept_goes_with_its_block(temporary: Path) -> None:
     left = leave(1)
     with pytest.raises(ValueError, match="x"), own_folder(PREFIX, last=3):

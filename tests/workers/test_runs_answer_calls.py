@@ -182,12 +182,9 @@ def run_here(tmp_path: Path) -> RunProcess:
     )
 
 
-def test_values_make_the_same_trip_here(run_here: RunProcess) -> None:
+def test_values_and_progress_make_the_same_trip_here(run_here: RunProcess) -> None:
     assert run_here.call("given") == {"x": [1, 2]}
     assert run_here.call("echo", value=(1, "a")) == [1, "a"]
-
-
-def test_progress_is_delivered_here(run_here: RunProcess) -> None:
     events: list[object] = []
     assert run_here.call("count", to=2, on_progress=events.append) == 2
     assert events == [{"stage": "count", "step": 1, "of": 2}, {"stage": "count", "step": 2, "of": 2}]

@@ -369,23 +369,19 @@ def test_a_killed_session_leaves_nothing(
 
 
 def test_the_end_of_the_keeper_is_the_end_of_every_run(
-    keeper: Zygote, session: Session, tmp_path: Path, assert_gone: AssertGone
+    keeper: Zygote, session: Session, socket_path: Path, tmp_path: Path, assert_gone: AssertGone
 ) -> None:
+    assert socket_path.is_socket()
     zygote = session()
     run = zygote.start("run_objects:Calculator", {}, log=tmp_path / "log", python_path=[HERE])
     started = run.call("start_daemon")
     keeper.close()
+    assert not socket_path.exists()
     assert_gone(run.pid, started)
     with pytest.raises(RunDied, match="guard process was killed"):
         run.call("hang")
     assert call(zygote, "echo", tmp_path, value=2) == 2  # in its own zygote
     assert zygote.refusal.startswith("it cannot be reached at")
-
-
-def test_the_socket_is_gone_with_the_keeper(keeper: Zygote, socket_path: Path) -> None:
-    assert socket_path.is_socket()
-    keeper.close()
-    assert not socket_path.exists()
 
 
 @pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x00\x00\x00\x02{}", b"\x00\x00\x00\x04null"])
