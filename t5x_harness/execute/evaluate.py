@@ -66,8 +66,10 @@ def _trained(run: Execution, small: PreparedRun, folder: str) -> dict[str, Any]:
       folder: the name of the folder for the results.
     """
     checkpoint = run.trained_checkpoint()
+    assert run.trained is not None
     return {
-        "model": run.trained_model(small),
+        # The traces of the trained model also serve these stages.
+        "model": small.model if run.trained.model is None else run.trained.model,
         "restore_checkpoint_cfg": utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
         "partitioner": small.partitioner,
         "output_dir": str(run.workspace / folder),

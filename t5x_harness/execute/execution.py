@@ -272,11 +272,6 @@ class Execution:
         assert self.output is not None
         return self.output
 
-    def trained_model(self, small: PreparedRun) -> Any:
-        """Returns the trained model, so that its traces also serve the later stages."""
-        trained = self.trained.model if self.trained is not None else None
-        return trained if trained is not None else small.model
-
     def trained_checkpoint(self) -> str:
         """Returns the last checkpoint that training wrote.
 
