@@ -90,8 +90,8 @@ class MeasuredRun:
 
 def cpu_seconds(zygote: Any, trick: str, *, is_without: bool) -> float:
     """Returns the CPU seconds of a run."""
+    from t5x_harness.runtime.compile_cache import compile_cache_environment
     from t5x_harness.spec import Mode, RunSpec
-    from t5x_harness.workers import compile_cache_environment
 
     spec = RunSpec((CONFIG,), search_paths=(str(CONFIGS),), mode=Mode.TRAIN)
     with tempfile.TemporaryDirectory() as name:

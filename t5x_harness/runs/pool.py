@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from t5x_harness.runs.model_dirs import ensure_model_dirs
 from t5x_harness.runs.run import Executor, Run
 from t5x_harness.runtime.choice import Runtime, folder_to_import_from, runtime_of
+from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.spec import STAGE_SECONDS, AotMode, RunResult, RunSpec, Stage
 from t5x_harness.variables import (
@@ -25,7 +26,7 @@ from t5x_harness.variables import (
     TPU_NUMERICS_VARIABLE,
     WORKER_SOCKET_VARIABLE,
 )
-from t5x_harness.workers import WARM_WORKER_UNUSED, InProcess, Zygote, compile_cache_environment, default_cache_folder
+from t5x_harness.workers import WARM_WORKER_UNUSED, InProcess, Zygote
 
 if TYPE_CHECKING:
     from t5x_harness.google.pool import GooglePool

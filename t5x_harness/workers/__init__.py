@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerError, ZygoteFailed
 from t5x_harness.workers.in_process import InProcess
 from t5x_harness.workers.progress import InlineProgress, ProgressPrinter
@@ -22,6 +21,4 @@ __all__ = [
     "WorkerError",
     "Zygote",
     "ZygoteFailed",
-    "compile_cache_environment",
-    "default_cache_folder",
 ]

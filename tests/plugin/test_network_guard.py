@@ -72,15 +72,6 @@ def test_loopback_and_unix_sockets_are_reached(loopback: tuple[str, int], tmp_pa
         assert socket.getaddrinfo(None, 0)
 
 
-def test_libraries_take_it_for_being_offline() -> None:
-    import urllib.error
-    import urllib.request
-
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with forbidden(), pytest.raises(urllib.error.URLError, match=r"loopback only, not example\.com, port 80"):
-        opener.open("http://example.com/")
-
-
 def test_sockets_are_afterwards_as_they_were() -> None:
     before = {name: value for name, value in vars(socket.socket).items() if callable(value)}, socket.getaddrinfo
     with forbidden(), forbidden():

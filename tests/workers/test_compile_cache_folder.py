@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.runtime.compile_cache import trim_cache
+from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder, trim_cache
 from t5x_harness.system.own_folders import foreign_folder
-from t5x_harness.workers import compile_cache_environment, default_cache_folder
 
 
 @pytest.mark.parametrize(

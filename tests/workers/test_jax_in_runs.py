@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import RunProcess, RunRaised, Zygote, ZygoteFailed, compile_cache_environment
+from t5x_harness.runtime.compile_cache import compile_cache_environment
+from t5x_harness.workers import RunProcess, RunRaised, Zygote, ZygoteFailed
 
 HERE = str(Path(__file__).parent)
 STACK = ("jax", "seqio", "orbax.checkpoint", "clu", "flax", "tensorflow")
