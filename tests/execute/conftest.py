@@ -15,6 +15,12 @@ from small_model import MODEL
 from t5x_harness.spec import RunSpec
 from t5x_harness.workers import Zygote
 
+
+def pytest_configure() -> None:
+    """Makes the T5X in use importable, because test modules import what uses it at their top."""
+    t5x_in_use.use()
+
+
 HERE = Path(__file__).parent
 REFERENCE = HERE.parent / "reference"
 

@@ -13,11 +13,9 @@ import pytest
 import t5x_in_use
 from local_run import LocalRun
 
-t5x_in_use.use()
-
-from t5x_harness.execute.execution import Execution  # noqa: E402
-from t5x_harness.findings.rule import evaluated, inferred, trained  # noqa: E402
-from t5x_harness.spec import Finding, Mode, Outcome, RunResult, RunSettings, RunSpec, Severity, Stage, StageResult  # noqa: E402
+from t5x_harness.execute.execution import Execution
+from t5x_harness.findings.rule import evaluated, inferred, trained
+from t5x_harness.spec import Finding, Mode, Outcome, RunResult, RunSettings, RunSpec, Severity, Stage, StageResult
 
 Backend = Callable[..., LocalRun]
 

@@ -13,24 +13,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-import t5x_in_use
+from jax import lax
+from local_run import LocalRun
 
-t5x_in_use.use()
-
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-from jax import lax  # noqa: E402
-from local_run import LocalRun  # noqa: E402
-
-from t5x_harness.execute import execution  # noqa: E402
-from t5x_harness.execute.execution import note_numerics  # noqa: E402
-from t5x_harness.execute.output import scalars_in  # noqa: E402
-from t5x_harness.findings.stage_report import StageReport  # noqa: E402
-from t5x_harness.runtime.choice import Runtime  # noqa: E402
-from t5x_harness.spec import RunSettings, RunSpec, Stage  # noqa: E402
-from t5x_harness.upstream.jax import Contractions, lowered, use_tpu_numerics  # noqa: E402
+from t5x_harness.execute import execution
+from t5x_harness.execute.execution import note_numerics
+from t5x_harness.execute.output import scalars_in
+from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.runtime.choice import Runtime
+from t5x_harness.spec import RunSettings, RunSpec, Stage
+from t5x_harness.upstream.jax import Contractions, lowered, use_tpu_numerics
 
 Array = np.ndarray[Any, np.dtype[Any]]
 NOT_CHECKED = (

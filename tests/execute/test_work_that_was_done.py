@@ -6,13 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-import t5x_in_use
 from local_run import LocalRun
 
-t5x_in_use.use()
-
-from t5x_harness.execute.train import nothing_learnt, sampled  # noqa: E402
-from t5x_harness.spec import Outcome, Severity, Stage, StageResult  # noqa: E402
+from t5x_harness.execute.train import nothing_learnt, sampled
+from t5x_harness.spec import Outcome, Severity, Stage, StageResult
 
 Backend = Callable[..., LocalRun]
 
