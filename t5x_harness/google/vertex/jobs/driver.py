@@ -20,7 +20,7 @@ from t5x_harness.google.vertex.jobs.guarded import Guarded, Task, UnitSaid, Watc
 from t5x_harness.google.vertex.jobs.launching import Attempt, CannotLaunch, notes_on, policy_of
 from t5x_harness.google.vertex.jobs.machine import Command, Event, JobEvent, Progress
 from t5x_harness.google.vertex.jobs.ownership import RunningJob
-from t5x_harness.google.vertex.jobs.replicas import JobPlace, Trial, host_of, replica_of
+from t5x_harness.google.vertex.jobs.replicas import JobPlace, Trial, replica_of
 from t5x_harness.google.vertex.services import Services
 
 _STRIKES: tuple[VertexFaultKind, ...] = ("preempt", "internal", "expire", "oom", "exceed_hbm")
@@ -175,9 +175,10 @@ class Driver(RunningJob):
                     yield _Order.STRIKE, nobody
             else:
                 if each.status and each.unit not in self._stopped:
-                    if host := host_of(each.unit):  # the service names only the replica
-                        exited = f"Host {host} of the replica {replica_of(each.unit)} exited with a status of"
-                        self._log.service(f"{exited} {each.status}.", "WARNING")
+                    replica, _, host = each.unit.partition(".")
+                    if host:  # the service names only the replica
+                        exited = f"Host {host} of the replica {replica} exited with a status of {each.status}."
+                        self._log.service(exited, "WARNING")
                     if each.status == endings.KILLED:
                         self._log.service(endings.KILLED_NOTE, "WARNING")
                 yield each, nobody

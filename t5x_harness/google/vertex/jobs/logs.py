@@ -219,7 +219,6 @@ _PAGE, _LARGEST_PAGE = 50, 1000
 _LONGEST_FILTER = 20_000  # Cloud Logging's limit
 _MOST_DIGITS = 10  # in a 32-bit number
 _ORDERS = {"": False, "timestamp": False, "timestamp asc": False, "timestamp desc": True}
-_JOB_ID = ("resource", "labels", "job_id")
 
 
 def list_entries(services: Services, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -305,7 +304,7 @@ def _since(wanted: Expression) -> int | None:
 def _job_ids(wanted: Expression) -> Iterator[str]:
     """Yields the number of the only job that can match, if the filter names one."""
     match wanted:
-        case Restriction(path, "=", value) if path == _JOB_ID:
+        case Restriction(("resource", "labels", "job_id"), "=", value):
             yield value
         case And(operands):
             for each in operands:

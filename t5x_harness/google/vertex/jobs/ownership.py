@@ -94,13 +94,11 @@ class RunningJobs:
     """The jobs that run in this server, by name, in the order in which they began."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._jobs: dict[str, RunningJob] = {}
+        self._jobs: dict[str, RunningJob] = {}  # used from several threads, by operations that are atomic
 
     def start(self, name: str, job: RunningJob) -> None:
         """Adds a job and starts it. A job that cannot be started is not added."""
-        with self._lock:
-            self._jobs[name] = job
+        self._jobs[name] = job
         try:
             job.start()
         except BaseException:
@@ -108,31 +106,25 @@ class RunningJobs:
             raise
 
     def remove(self, name: str) -> None:
-        with self._lock:
-            del self._jobs[name]
+        del self._jobs[name]
 
     def all(self) -> list[RunningJob]:
-        with self._lock:
-            return list(self._jobs.values())
+        return list(self._jobs.values())
 
     def cancel(self, name: str) -> None:
         """Cancels a job if it runs here. The state of a custom job shows it when this returns."""
-        if job := self._find(name):
+        if job := self._jobs.get(name):
             job.cancel()
 
     def end(self, name: str) -> None:
         """Ends a job immediately if it runs here, and waits until its processes are gone."""
-        if job := self._find(name):
+        if job := self._jobs.get(name):
             job.close()
 
     def close(self) -> None:
         """Ends all of them, and waits until they have ended."""
         for job in self.all():
             job.close()
-
-    def _find(self, name: str) -> RunningJob | None:
-        with self._lock:
-            return self._jobs.get(name)
 
 
 class Ownership:

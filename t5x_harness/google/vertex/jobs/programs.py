@@ -8,7 +8,7 @@ import importlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.slices.pod import Pod
@@ -152,5 +152,4 @@ def find_programs(path: str) -> Programs:
     if not path:
         return Programs()
     module, _, name = path.partition(":")
-    found: Any = getattr(importlib.import_module(module), name)
-    return cast(Programs, found)
+    return cast(Programs, getattr(importlib.import_module(module), name))

@@ -43,11 +43,6 @@ def replica_of(unit: str) -> str:
     return unit.partition(".")[0]
 
 
-def host_of(unit: str) -> str:
-    """Returns the number of a slice's host; empty for a unit that is a whole replica."""
-    return unit.partition(".")[2]
-
-
 @dataclasses.dataclass(frozen=True)
 class WorkerPool:
     """A worker pool.

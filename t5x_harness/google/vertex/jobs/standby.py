@@ -91,7 +91,6 @@ class Standbys:
         self._programs = programs
         self._make = make
         self._left = jobs
-        self._made = 0
         self._lock = threading.Lock()
         self._waiting: Standby | None = None
 
@@ -101,9 +100,8 @@ class Standbys:
             if self._left <= 0 or self._waiting is not None:
                 return
             self._left -= 1
-            self._made += 1
             with contextlib.suppress(OSError, ValueError):  # jobs start without it
-                self._waiting = Standby(self._make(self._made), self._programs)
+                self._waiting = Standby(self._make(self._left), self._programs)
 
     def start(self, task: Task) -> Guarded:
         """Starts a process of a job: in the standby interpreter if that fits, and otherwise in a new one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
-import random
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -27,6 +26,7 @@ from t5x_harness.google.vertex.jobs.trials import (
     suggest,
 )
 from t5x_harness.google.vertex.messages.names import parent_of
+from t5x_harness.google.vertex.messages.standard import random_id
 from t5x_harness.google.vertex.services import Services
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode
 from t5x_harness.google.vertex.wire.rpc_table import message_class
@@ -130,7 +130,7 @@ class Study(RunningJob):
             self._begin(str(self._begun), parameters)
 
     def _begin(self, trial_id: str, parameters: Mapping[str, Value]) -> None:
-        name = f"{parent_of(self._job.name)}/customJobs/{random.randrange(10**18, 9 * 10**18)}"
+        name = f"{parent_of(self._job.name)}/customJobs/{random_id()}"
         made = job_of_trial(self._job, message_class("CustomJob"), trial_id, parameters)
         job = self._services.resources.create(name, made)
         self._active[job.name] = self._begun - 1

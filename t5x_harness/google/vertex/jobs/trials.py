@@ -175,7 +175,9 @@ def job_of_trial(tuning: Any, kind: type[Any], trial_id: str, parameters: Mappin
     """
     job = kind(display_name=f"{tuning.display_name}-trial-{trial_id}"[-128:], state=1)
     job.job_spec.CopyFrom(tuning.trial_job_spec)
-    words = [f"--{name}={_text(value)}" for name, value in parameters.items()]
+    words = []
+    for name, value in parameters.items():  # whole numbers have no decimal point, not even for DISCRETE parameters
+        words.append(f"--{name}={int(value) if isinstance(value, float) and value.is_integer() else value}")
     for pool in job.job_spec.worker_pool_specs:
         if task := pool.WhichOneof("task"):
             getattr(pool, task).args.extend(words)
@@ -210,10 +212,3 @@ def end_trial(trial: Any, final: Metrics | None, reason: str, now: int) -> None:
     measurement.elapsed_duration.FromNanoseconds(max(0, int(final.seconds * 1e9) - started))
     for name, value in final.values.items():
         measurement.metrics.add(metric_id=name, value=value)
-
-
-def _text(value: Value) -> str:
-    """Returns a value as an argument; whole numbers have no decimal point, not even for DISCRETE parameters."""
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)

@@ -43,12 +43,12 @@ def _create(call: ApiCall, kind: ResourceKind) -> Message:
     pattern = _WITH_CAPITALS if kind.capitals else _GIVEN_ID
     if given and not pattern.fullmatch(given):
         raise invalid_field(f"{kind.field}_id", f"{given!r} does not match {pattern.pattern}")
-    name = f"{request.parent}/{kind.collection}/{given or _random_id()}"
+    name = f"{request.parent}/{kind.collection}/{given or random_id()}"
     made = call.services.resources.create(name, getattr(request, kind.field))
     return answered(call, made, about=made.name)
 
 
-def _random_id() -> str:
+def random_id() -> str:
     return str(random.randrange(10**18, 9 * 10**18))
 
 
@@ -126,7 +126,7 @@ def answered(call: ApiCall, result: Message, about: str) -> Message:
             operation.metadata.Pack(metadata)
             break
     # Like Google's numbers, these are longer than a float can hold, so clients have to treat them as text.
-    return call.services.resources.create(f"{about}/operations/{_random_id()}", operation)
+    return call.services.resources.create(f"{about}/operations/{random_id()}", operation)
 
 
 def get_operation(call: ApiCall) -> Message:

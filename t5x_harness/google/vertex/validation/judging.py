@@ -147,7 +147,8 @@ def misspelt_accelerators(document: Any, kind: str = "custom_job") -> tuple[Spec
 def _accelerators(document: Any, at: str) -> Iterator[tuple[str, str]]:
     if isinstance(document, Mapping):
         for key, value in document.items():
-            here = _join(at, key)
+            name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).lower()
+            here = f"{at}.{name}" if at else name
             if key in _KEYS and isinstance(value, str):
                 yield here, value
             else:
@@ -155,11 +156,6 @@ def _accelerators(document: Any, at: str) -> Iterator[tuple[str, str]]:
     elif isinstance(document, Sequence) and not isinstance(document, str | bytes):
         for index, element in enumerate(document):
             yield from _accelerators(element, f"{at}[{index}]")
-
-
-def _join(at: str, key: str) -> str:
-    name = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", str(key)).lower()
-    return f"{at}.{name}" if at else name
 
 
 def accelerator_types() -> tuple[str, ...]:

@@ -117,7 +117,8 @@ def accelerator_number_unknown(pool: PoolSpec, _rule: SpecRule) -> Values | None
 def accelerator_unsupported(pool: PoolSpec, machine: MachineType) -> Values | None:
     """Checks that the machine takes accelerators of this type."""
     name = accelerator_name(pool.machine)
-    if not name or name.lstrip("-").isdecimal() or name in _accelerators(machine):
+    taken = cloud_tpus() if machine.name == CLOUD_TPU else machine.counts
+    if not name or name.lstrip("-").isdecimal() or name in taken:
         return None
     return {"machine": machine.name, "value": name, "fix": _accelerator_fix(name)}
 
@@ -197,10 +198,6 @@ def _is_unlisted(machine_type: str) -> bool:
     """Returns whether the name has Compute Engine's form, with a series that has no listed machine."""
     match = _COMPUTE_ENGINE_FORM.fullmatch(machine_type)
     return match is not None and not any(name.startswith(f"{match['series']}-") for name in machine_types())
-
-
-def _accelerators(machine: MachineType) -> tuple[str, ...]:
-    return tuple(cloud_tpus() if machine.name == CLOUD_TPU else machine.counts)
 
 
 def _wanted(machine_spec: Any) -> str:

@@ -116,12 +116,6 @@ def test_a_pending_job_is_cancelled_without_having_run(make_service: Callable[..
     assert service.said(job) == []
 
 
-def test_a_job_runs_no_longer_than_its_timeout(service: Any) -> None:
-    job = service.ended(service.shell("sleep 100", scheduling={"timeout": {"nanos": 300_000_000}}))
-    assert job.state == JobState.CANCELLED
-    assert job.error.message == "The job ran for longer than its scheduling.timeout and was cancelled."
-
-
 @pytest.mark.parametrize(
     "scheduling",
     [

@@ -63,6 +63,7 @@ NO_ROOM = (
 LOW = "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again."
 PREEMPTED = "The replica workerpool0-0 was preempted, and the job is not restarted any more."
 WAITED = "The job waited for resources for longer than its scheduling.max_wait_duration."
+TOO_LONG = "The job ran for longer than its scheduling.timeout and was cancelled."
 INTERNAL = "Internal error occurred for the current attempt."
 FAILED = JobState.FAILED
 
@@ -77,12 +78,14 @@ FAILED = JobState.FAILED
         pytest.param(VertexFault("stockout"), {}, FAILED, (8, NO_ROOM), 0, id="no machine"),
         pytest.param(VertexFault("stockout"), FLEX_START, FAILED, (8, WAITED), 0, id="waited"),
         pytest.param(VertexFault("oom", output="ready"), {}, FAILED, (8, LOW), 1, id="no memory"),
+        pytest.param(None, {"timeout": {"nanos": 300_000_000}}, JobState.CANCELLED, (1, TOO_LONG), 1, id="time"),
     ],
 )
 def test_how_a_fault_ends_a_job_in_the_services_words(
-    service: Any, fault: VertexFault, scheduling: dict[str, Any], state: JobState, error: tuple[int, str], attempts: int
+    service: Any, fault: Any, scheduling: dict[str, Any], state: JobState, error: tuple[int, str], attempts: int
 ) -> None:
-    service.api.services.faults.arm(fault)
+    if fault:
+        service.api.services.faults.arm(fault)
     job = service.ended(service.shell("echo ready; sleep 100", scheduling=scheduling))
     assert (job.state, (job.error.code, job.error.message)) == (state, error)
     assert job.HasField("start_time") == bool(attempts)

@@ -33,13 +33,6 @@ def line(descriptor: int) -> str:
     return os.read(descriptor, 1000).decode()
 
 
-def test_a_status_and_both_streams(start: Callable[..., Guarded]) -> None:
-    guarded = start("sh", "-c", "echo out $WORD; echo err >&2; exit 3", WORD="here")
-    assert guarded.status() == 3
-    assert (line(guarded.output), line(guarded.errors)) == ("out here\n", "err\n")
-    assert line(guarded.output) == ""
-
-
 def test_what_a_process_leaves_behind_ends_with_it(start: Callable[..., Guarded], tmp_path: Path) -> None:
     guarded = start("sh", "-c", "sleep 1000 & setsid sleep 1001 & (setsid sleep 1002 &) ; exit 0")
     assert guarded.status() == 0
@@ -68,14 +61,6 @@ def test_what_cannot_be_run(start: Callable[..., Guarded], words: tuple[str], st
     guarded = start(*words)
     assert guarded.status() == status
     assert line(guarded.errors) == message
-
-
-def test_a_process_ends_on_being_told(start: Callable[..., Guarded]) -> None:
-    guarded = start("sh", "-c", "trap 'echo told; exit 7' TERM; echo ready; while :; do sleep 0.05; done")
-    assert line(guarded.output) == "ready\n"
-    guarded.stop(1000)
-    assert guarded.status() == 7
-    assert line(guarded.output) == "told\n"
 
 
 def test_an_order_may_come_right_behind_the_task(start: Callable[..., Guarded]) -> None:

@@ -148,10 +148,7 @@ def test_what_is_required_and_not_installed_fails_the_job(service: Any, bucket: 
         each.partition(" (")[0] for each in said
     ]
     assert "went on" not in said
-    assert (
-        "pip of a job asks no index: it finds what is installed in the environment that t5x-harness runs in. Install "
-        f"it there: {sys.executable} -m pip install not-on-this-machine==2.0"
-    ) in service.said(job, "service")
+    assert any(line.startswith("pip of a job asks no index: ") for line in service.said(job, "service"))
 
 
 NO_BACKEND = "Install the build system there that the package's pyproject.toml names; without one it is setuptools"
