@@ -38,3 +38,11 @@ def make_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ca
 def service(make_service: Callable[..., Any]) -> Any:
     """Returns a service whose jobs do not wait for anything."""
     return make_service()
+
+
+@pytest.fixture
+def bucket(service: Any) -> Path:
+    """Returns the folder that jobs of the service see at ``/gcs/b``."""
+    folder: Path = service.api.services.settings.root / "buckets" / "b"
+    folder.mkdir(parents=True)
+    return folder

@@ -99,8 +99,7 @@ def python_spec(**fields: Any) -> dict[str, Any]:
     return {"worker_pool_specs": [{"replica_count": 1, "machine_spec": machine, "python_package_spec": spec}]}
 
 
-def test_a_job_runs_a_module_of_its_packages(service: Any) -> None:
-    bucket = service.api.services.settings.root / "buckets" / "b"
+def test_a_job_runs_a_module_of_its_packages(service: Any, bucket: Path) -> None:
     task = b"import helper, os, sys\nprint(helper.WORD, sys.argv[1:], os.environ['MODE'])\n"
     files = {
         "setup.py": b"raise SystemExit('is not run')",
@@ -136,8 +135,7 @@ time.sleep(100)
 
 
 @pytest.mark.parametrize("whole", [False, True], ids=["replica", "job"])
-def test_what_runs_again_finds_its_package_as_it_was(service: Any, whole: bool) -> None:
-    bucket = service.api.services.settings.root / "buckets" / "b"
+def test_what_runs_again_finds_its_package_as_it_was(service: Any, bucket: Path, whole: bool) -> None:
     files = {"setup.py": b"", "trainer/__init__.py": b"", "trainer/task.py": SPOILS, "trainer/data": b"clean"}
     tar(bucket / "trainer-0.1.tar.gz", {f"trainer-0.1/{name}": body for name, body in files.items()})
     service.api.services.faults.arm(VertexFault("preempt", output="ready"))

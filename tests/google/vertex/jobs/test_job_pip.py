@@ -79,14 +79,6 @@ def listing() -> Mapping[str, tuple[int, int]]:
 
 
 @pytest.fixture
-def bucket(service: Any) -> Path:
-    """Returns the folder that jobs of the service see at ``/gcs/b``."""
-    folder: Path = service.api.services.settings.root / "buckets" / "b"
-    folder.mkdir(parents=True)
-    return folder
-
-
-@pytest.fixture
 def runs(service: Any) -> Callable[..., list[str]]:
     """Returns a function that runs a shell script in a job, which has to succeed, and returns the job's output."""
 
@@ -230,12 +222,10 @@ def test_programs_of_the_environment_and_of_packages(bucket: Path, runs: Callabl
 
 @pytest.mark.parametrize("name", ["python", "pytest"])
 def test_a_command_that_names_the_environment_s_program_by_its_path_runs_it_in_the_job_s(
-    service: Any, name: str
+    service: Any, bucket: Path, name: str
 ) -> None:
     program = "import os, sys; assert sys.prefix == os.environ['VIRTUAL_ENV']"
     arguments = ["-c", program] if name == "python" else ["-p", "no:cacheprovider", "/gcs/b/test_it.py"]
-    bucket = service.api.services.settings.root / "buckets" / "b"
-    bucket.mkdir(parents=True)
     (bucket / "test_it.py").write_text(f"def test_it():\n  {program}\n")
     job = service.ended(service.run(str(Path(sys.executable).parent / name), *arguments))
     assert job.state == JobState.SUCCEEDED, service.said(job)
