@@ -37,8 +37,7 @@ def patch(root: str | os.PathLike[str]) -> None:
     to_real = functools.partial(_to_real, buckets_folder(root))
     builtins.open = io.open = _wrapped(io.open, to_real, paths=1)
     _patch_functions(_ONE_PATH, to_real, os)
-    for name in _TWO_PATHS:
-        setattr(os, name, _wrapped(getattr(os, name), to_real, paths=2))
+    _patch_functions(_TWO_PATHS, to_real, os, paths=2)
     # os and shutil look in these sets for functions that take descriptors.
     for names in (os.supports_fd, os.supports_dir_fd, os.supports_follow_symlinks, os.supports_effective_ids):
         names.update(getattr(os, f.__name__) for f in list(names) if f.__name__ in _ONE_PATH + list(_TWO_PATHS))
@@ -47,8 +46,9 @@ def patch(root: str | os.PathLike[str]) -> None:
     after_import("tensorflow.python.util.compat", functools.partial(_patch_functions, passing, to_real))
     after_import(NATIVE_FILES, functools.partial(_patch_functions, ("GetMatchingFiles",), to_real))
     after_import("tensorflow.python.lib.io.tf_record", functools.partial(_patch_record_writer, to_real))
-    for module in OPERATIONS_ON_PATHS:
-        after_import(module, functools.partial(_patch_operations, to_real))
+    for module, operations in OPERATIONS_ON_PATHS.items():
+        in_tensors = functools.partial(_in_tensor, to_real)
+        after_import(module, functools.partial(_patch_functions, operations, in_tensors, paths=None))
     after_import("tensorstore", functools.partial(_patch_tensorstore, to_real))
 
 
@@ -62,45 +62,27 @@ def _to_real(folder: str, path: Any) -> Any:
     return path
 
 
-def _wrapped(function: Callable[..., Any], to_real: _Map, *, paths: int) -> Callable[..., Any]:
-    original = getattr(function, "__wrapped__", function)
+def _wrapped(function: Callable[..., Any], to_real: _Map, *, paths: int | None) -> Callable[..., Any]:
+    """Returns a function that maps its named arguments and its first ``paths``, or with None all, before a call."""
+    original = getattr(function, "without_gcs", function)  # TensorFlow uses __wrapped__ for its own purposes
 
     @functools.wraps(original)
     def with_gcs(*args: Any, **kwargs: Any) -> Any:
-        named = {name: to_real(value) if name in _PATH_NAMES else value for name, value in kwargs.items()}
-        return original(*map(to_real, args[:paths]), *args[paths:], **named)
+        real = [to_real(value) for value in args[:paths]]
+        return original(*real, *args[len(real) :], **{name: to_real(value) for name, value in kwargs.items()})
 
+    vars(with_gcs)["without_gcs"] = original
     return with_gcs
 
 
-_PATH_NAMES = frozenset({"path", "file", "src", "dst"})
-
-
-def _patch_functions(names: Sequence[str], to_real: _Map, module: ModuleType) -> None:
+def _patch_functions(names: Sequence[str], to_real: _Map, module: ModuleType, paths: int | None = 1) -> None:
     for name in names:
-        setattr(module, name, _wrapped(getattr(module, name), to_real, paths=1))
+        setattr(module, name, _wrapped(getattr(module, name), to_real, paths=paths))
 
 
 def _patch_record_writer(to_real: _Map, tf_record: Any) -> None:
     writer = tf_record.TFRecordWriter
     writer.__init__ = _wrapped(writer.__init__, to_real, paths=2)  # the first is the writer itself
-
-
-def _patch_operations(to_real: _Map, module: ModuleType) -> None:
-    for name in OPERATIONS_ON_PATHS[module.__name__]:
-        setattr(module, name, _operation(getattr(module, name), to_real))
-
-
-def _operation(function: Callable[..., Any], to_real: _Map) -> Callable[..., Any]:
-    original = getattr(function, "without_gcs", function)  # TensorFlow uses __wrapped__ for its own purposes
-
-    @functools.wraps(original)
-    def with_gcs(*args: Any, **kwargs: Any) -> Any:
-        real = {key: _in_tensor(to_real, value) for key, value in kwargs.items()}
-        return original(*(_in_tensor(to_real, value) for value in args), **real)
-
-    vars(with_gcs)["without_gcs"] = original
-    return with_gcs
 
 
 def _in_tensor(to_real: _Map, value: Any) -> Any:

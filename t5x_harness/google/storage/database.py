@@ -299,25 +299,26 @@ class Database:
             for upload, bucket, name, fields, started in self._execute(query, (bucket,))
         ]
 
-    def multipart(self, upload_id: str) -> tuple[MultipartUpload, list[str]] | None:
-        """Returns a multipart upload and the bodies of its parts."""
+    def multipart(self, upload_id: str) -> MultipartUpload | None:
+        """Returns a multipart upload with its parts."""
         query = "SELECT bucket, name, fields, started FROM multiparts WHERE id = ?"
         row = self._execute(query, (upload_id,)).fetchone()
         if row is None:
             return None
         query = "SELECT number, size, updated, md5, crc32c, body FROM parts WHERE upload = ? ORDER BY number"
-        parts = self._execute(query, (upload_id,)).fetchall()
+        parts = tuple(
+            UploadPart(number, size, updated, Checksums(md5, crc32c), body)
+            for number, size, updated, md5, crc32c, body in self._execute(query, (upload_id,))
+        )
         bucket, name, fields, started = row
-        found = tuple(UploadPart(number, size, updated, Checksums(*sums)) for number, size, updated, *sums, _ in parts)
-        upload = MultipartUpload(upload_id, bucket, name.decode(), _fields_of(fields), started, found)
-        return upload, [part[-1] for part in parts]
+        return MultipartUpload(upload_id, bucket, name.decode(), _fields_of(fields), started, parts)
 
     def part_bodies(self) -> set[str]:
         return {row[0] for row in self._execute("SELECT body FROM parts")}
 
-    def put_part(self, upload_id: str, part: UploadPart, body: str) -> None:
+    def put_part(self, upload_id: str, part: UploadPart) -> None:
         """Records a part, or replaces the part of its number."""
-        row = (upload_id, part.number, part.size, part.updated, part.checksums.md5, part.checksums.crc32c, body)
+        row = (upload_id, part.number, part.size, part.updated, part.checksums.md5, part.checksums.crc32c, part.body)
         self._execute("INSERT OR REPLACE INTO parts VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def forget_multipart(self, upload_id: str) -> None:

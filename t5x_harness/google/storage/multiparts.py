@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from t5x_harness.google.storage.core import CHUNK, Core, verify
 from t5x_harness.google.storage.errors import Invalid, NoSuchResource
@@ -39,11 +39,11 @@ class PartWriter(BodyWriter):
         with self:
             found = self._digest.checksums
             verify(expected, found)
-            part = UploadPart(self._number, os.stat(self._path).st_size, time.time_ns() // 1000, found)
+            part = UploadPart(self._number, os.stat(self._path).st_size, time.time_ns() // 1000, found, self._body)
             with self._core.lock:
-                upload, bodies = _recorded(self._core, self._upload_id)
-                before = [body for old, body in zip(upload.parts, bodies, strict=True) if old.number == part.number]
-                self._core.database.put_part(self._upload_id, part, self._body)
+                upload = _recorded(self._core, self._upload_id)
+                before = [old.body for old in upload.parts if old.number == part.number]
+                self._core.database.put_part(self._upload_id, part)
             self._keep()
             self._core.bodies.drop(before)
             return part
@@ -67,7 +67,7 @@ class Multiparts:
     def get(self, upload_id: str) -> MultipartUpload:
         """Returns an upload with its parts; raises NoSuchResource for an unknown, completed or aborted one."""
         with self._core.lock:
-            return _recorded(self._core, upload_id)[0]
+            return _recorded(self._core, upload_id)
 
     def all(self, bucket: str) -> list[MultipartUpload]:
         """Returns the uploads to a bucket, without their parts, by name and then by start."""
@@ -90,10 +90,9 @@ class Multiparts:
           Invalid: no part is named, the parts are not in order, a part was not sent or has another ETag, or a part
             other than the last is too small.
         """
-        with self._core.lock:
-            upload, bodies = _recorded(self._core, upload_id)
-        body_of = dict(zip((part.number for part in upload.parts), bodies, strict=True))
-        _check(upload, parts)
+        upload = self.get(upload_id)
+        sent = {part.number: part for part in upload.parts}
+        _check(sent, parts)
         ended: list[str] = []
         with ObjectWriter(
             self._core,
@@ -102,7 +101,7 @@ class Multiparts:
             also=lambda _: ended.extend(self._end(upload_id)),
         ) as writer:
             for number, _ in parts:
-                self._pour(body_of[number], writer)
+                self._pour(sent[number].body, writer)
             written = writer.commit()
         self._core.bodies.drop(ended)
         return written
@@ -116,7 +115,7 @@ class Multiparts:
 
     def _end(self, upload_id: str) -> list[str]:
         """Forgets an upload, in a transaction; returns the bodies of all its parts, including late ones."""
-        _, bodies = _recorded(self._core, upload_id)
+        bodies = [part.body for part in _recorded(self._core, upload_id).parts]
         self._core.database.forget_multipart(upload_id)
         return bodies
 
@@ -129,21 +128,20 @@ class Multiparts:
             raise NoSuchResource("The upload was changed while it was completed.", code="NoSuchUpload") from None
 
 
-def _recorded(core: Core, upload_id: str) -> tuple[MultipartUpload, list[str]]:
+def _recorded(core: Core, upload_id: str) -> MultipartUpload:
     found = core.database.multipart(upload_id)
     if found is None:
         raise NoSuchResource("The requested upload was not found.", code="NoSuchUpload")
     return found
 
 
-def _check(upload: MultipartUpload, wanted: Sequence[tuple[int, str]]) -> None:
+def _check(sent: Mapping[int, UploadPart], wanted: Sequence[tuple[int, str]]) -> None:
     """Raises Invalid for parts that do not complete an upload."""
     numbers = [number for number, _ in wanted]
     if not numbers:
         raise Invalid("An upload is completed with at least one part.", code="MalformedXML")
     if numbers != sorted(set(numbers)):
         raise Invalid("The parts are not in ascending order.", code="InvalidPartOrder")
-    sent = {part.number: part for part in upload.parts}
     for number, etag in wanted:
         part = sent.get(number)
         if part is None or part.etag != etag:

@@ -186,6 +186,7 @@ class UploadPart:
     size: int
     updated: int  # microseconds since 1970
     checksums: Checksums
+    body: str  # the name of its file
 
     @property
     def etag(self) -> str:
