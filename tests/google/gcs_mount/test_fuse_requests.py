@@ -150,24 +150,6 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_not_written_over(
     assert (stored / "f").read_bytes() == b"theirs"
 
 
-def test_a_new_file_does_not_take_the_place_of_one_that_is_created_as_it_is_stored(
-    kernel: Kernel, stored: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    handle = kernel.open("f", os.O_WRONLY | os.O_CREAT)
-    kernel.write(handle, 0, b"mine")
-    link = os.link
-
-    def create_and_link(*arguments: Any, **named: Any) -> None:
-        (stored / "f").write_bytes(b"theirs")
-        link(*arguments, **named)
-
-    monkeypatch.setattr(os, "link", create_and_link)
-    with pytest.raises(OSError, match="created meanwhile") as caught:
-        kernel.close(handle)
-    assert caught.value.errno == errno.ESTALE
-    assert (stored / "f").read_bytes() == b"theirs"
-
-
 def test_what_the_kernel_was_not_told_of_is_forgotten(
     kernel: Kernel, stored: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from expected_listing import expected_listing
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
@@ -53,19 +54,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.newest = written.generation
         self.model[written.name] = Expected(body, fields, written)
 
-    @rule(name=names, body=bodies, kind=st.none() | st.text(max_size=3))
-    def write(self, name: str, body: bytes, kind: str | None) -> None:
-        fields = ObjectFields(content_type=kind)
-        self.wrote(self.store.write("data", name, body, fields), body, fields)
-
-    @rule(name=names, body=bodies)
-    def write_if_it_does_not_exist(self, name: str, body: bytes) -> None:
-        condition = Preconditions(generation_match=0)
-        if name in self.model:
+    @rule(name=names, body=bodies, kind=st.none() | st.text(max_size=3), only_new=st.booleans())
+    def write(self, name: str, body: bytes, kind: str | None, only_new: bool) -> None:
+        fields, condition = ObjectFields(content_type=kind), Preconditions(generation_match=0 if only_new else None)
+        if only_new and name in self.model:
             with pytest.raises(PreconditionFailed):
-                self.store.write("data", name, body, preconditions=condition)
+                self.store.write("data", name, body, fields, condition)
         else:
-            self.wrote(self.store.write("data", name, body, preconditions=condition), body, ObjectFields())
+            self.wrote(self.store.write("data", name, body, fields, condition), body, fields)
 
     @rule(name=names)
     def delete(self, name: str) -> None:
@@ -191,6 +187,7 @@ class StoreMachine(RuleBasedStateMachine):
     )
     def list_some(self, prefix: str, delimiter: str, start: str, end: str | None, trailing: bool, size: int) -> None:
         query = ListingQuery(prefix, delimiter, None, start, end, trailing, None, size)
+        expected = expected_listing(self.model, query)
         objects: list[str] = []
         prefixes: list[str] = []
         while True:
@@ -201,19 +198,7 @@ class StoreMachine(RuleBasedStateMachine):
             if page.next_page is None:
                 break
             query = dataclasses.replace(query, page_token=page.next_page)
-        expected_objects, expected_prefixes = [], []
-        for name in sorted(self.model, key=str.encode):
-            if not name.startswith(prefix) or name.encode() < start.encode():
-                continue
-            if end is not None and name.encode() >= end.encode():
-                continue
-            at = name.find(delimiter, len(prefix)) if delimiter else -1
-            cut = name[: at + len(delimiter)]
-            if at < 0 or (trailing and cut == name):
-                expected_objects.append(name)
-            if at >= 0 and cut not in expected_prefixes:
-                expected_prefixes.append(cut)
-        assert (objects, prefixes) == (expected_objects, expected_prefixes)
+        assert (objects, prefixes) == expected
 
     @invariant()
     def see_everything(self) -> None:

@@ -1,4 +1,4 @@
-"""A store admits one process at a time, and needs little memory for streams and few statements for small objects."""
+"""A store admits one process at a time, and needs few statements for small objects."""
 
 from __future__ import annotations
 
@@ -11,42 +11,6 @@ import pytest
 
 from t5x_harness.google.storage.errors import CannotOpen, InUse
 from t5x_harness.google.storage.store import ObjectStore
-
-STREAMS = """
-import resource, sys
-from pathlib import Path
-from t5x_harness.google.storage.store import ObjectStore
-from t5x_harness.google.storage.values import SourceObject
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-
-chunk = bytes(range(256)) * 1024
-with ObjectStore(Path(sys.argv[1])) as store:
-    store.create_bucket("data")
-    store.write("data", "warm", chunk)
-    before = peak()
-    with store.open_write("data", "large") as writer:
-        for _ in range(1200):
-            writer.write(chunk)
-        assert writer.commit().size == 1200 * len(chunk)
-    with store.open_read("data", "large") as reader:
-        assert sum(map(len, reader.chunks())) == reader.object.size
-    upload = store.uploads.start("data", "uploaded")
-    for index in range(200):
-        store.uploads.append(upload.id, index * len(chunk), chunk)
-    store.uploads.finish(upload.id)
-    store.copy(SourceObject("data", "uploaded"), "data", "copied")
-    (Path(sys.argv[1]) / "buckets" / "data" / "copied").touch()
-    store.stat("data", "copied")
-    print(peak() - before)
-"""
-
-
-def test_300_megabytes_stream_through_a_few(root: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", STREAMS, root], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) < 16  # MiB
 
 
 def test_one_process_at_a_time_and_the_other_is_named(root: Path) -> None:

@@ -565,41 +565,34 @@ class TwoActors(RuleBasedStateMachine):
         assert set(os.listdir(private / "aside")) == aside
 
 
-@pytest.mark.parametrize("rival", ["write", "write if it is new", "delete", "copy", "finish an upload"])
-@pytest.mark.parametrize("is_there", [True, False])
-def test_a_file_that_is_closed_at_the_mount(rival: str, is_there: bool) -> None:
+RIVALS = ["write", "write if it is new", "write on its generation", "delete", "move", "copy", "list", "read", "finish"]
+
+
+@pytest.mark.parametrize("rival", RIVALS)
+@pytest.mark.parametrize("what", ["close", "close a new file", "unlink", "rename"])
+def test_what_a_mount_does_to_a_file_and_what_the_api_does(what: str, rival: str) -> None:
     with contextlib.closing(TwoActors()) as world:
         for seed in range(40):
-            actors = [[world.write("b", False)], [world.write("a", False), *([] if is_there else [world.delete("a")])]]
-            world.explained(actors, seed)
-            if rival == "finish an upload":
+            prepared = [world.write("a", False), *([world.delete("a")] if what == "close a new file" else [])]
+            world.explained([prepared, [world.write("z", False)]], seed)
+            if rival == "finish":
                 world.start_upload("a")
             deeds = {
                 "write": lambda: world.write("a", False),
                 "write if it is new": lambda: world.write("a", True),
-                "delete": lambda: world.delete("a"),
-                "copy": lambda: world.copy("b", "a"),
-                "finish an upload": lambda: world.finish(list(world.state.uploads)[-1]),
-            }
-            world.explained([[world.close_at_mount("a")], [deeds[rival]()]], seed)
-
-
-@pytest.mark.parametrize("rival", ["write on its generation", "write", "delete", "move", "copy", "list", "read"])
-@pytest.mark.parametrize("what", ["unlink", "rename"])
-def test_a_file_that_is_removed_or_renamed_at_the_mount(what: str, rival: str) -> None:
-    with contextlib.closing(TwoActors()) as world:
-        for seed in range(40):
-            world.explained([[world.write("a", False)], [world.write("z", False)]], seed)
-            deeds = {
                 "write on its generation": lambda: world.write_on("a"),
-                "write": lambda: world.write("a", False),
                 "delete": lambda: world.delete("a"),
                 "move": lambda: world.move("a", "c"),
                 "copy": lambda: world.copy("z", "a"),
                 "list": world.list,
                 "read": lambda: world.read("a"),
+                "finish": lambda: world.finish(list(world.state.uploads)[-1]),
             }
-            world.explained([[world.at_mount(what, "a", "b" if what == "rename" else "")], [deeds[rival]()]], seed)
+            if what.startswith("close"):
+                at_mount = world.close_at_mount("a")
+            else:
+                at_mount = world.at_mount(what, "a", "b" if what == "rename" else "")
+            world.explained([[at_mount], [deeds[rival]()]], seed)
 
 
 TestTwoActors = TwoActors.TestCase

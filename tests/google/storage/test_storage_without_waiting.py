@@ -22,21 +22,12 @@ from t5x_harness.google.storage.store import ObjectStore
 @contextmanager
 def locked(store: ObjectStore) -> Iterator[None]:
     """Keeps the store's lock in another thread during the block."""
-    inside, done = threading.Event(), threading.Event()
-
-    def stay() -> None:
-        with store._core.lock:
-            inside.set()
-            done.wait()
-
-    thread = threading.Thread(target=stay)
-    thread.start()
-    inside.wait()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+    with ThreadPoolExecutor(1) as other:
+        other.submit(store._core.lock.acquire).result()
+        try:
+            yield
+        finally:
+            other.submit(store._core.lock.release).result()
 
 
 def test_another_thread(store: ObjectStore, leftovers: Callable[[], list[str]]) -> None:
@@ -105,11 +96,8 @@ def test_a_thread_that_cannot_be_started_keeps_nobody_out(store: ObjectStore, mo
     with monkeypatch.context() as patched:
         patched.setattr(core, "Thread", Mock(side_effect=RuntimeError("can't start new thread")))
         store.write("data", "a", b"body")
-    seen: list[object] = []
-    other = threading.Thread(target=lambda: seen.append(store.stat("data", "a", wait=False).size))
-    other.start()
-    other.join()
-    assert seen == [4]
+    with ThreadPoolExecutor(1) as other:
+        assert other.submit(store.stat, "data", "a", wait=False).result().size == 4
 
 
 def test_a_closed_store_keeps_nobody_waiting(root: Path) -> None:

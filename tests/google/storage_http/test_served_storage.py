@@ -124,30 +124,28 @@ def body(kind: str) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["media", "multipart", "resumable", "xml"])
-def test_large_objects(kind: str) -> None:
-    with EmulatedCloud() as session:
+def test_large_objects(kind: str, tmp_path: Path) -> None:
+    with EmulatedCloud(tmp_path) as session:
         make_bucket(session)
-        stream_both_ways(session, kind)
-
-
-def stream_both_ways(session: EmulatedCloud, kind: str) -> None:
-    method, path = {
-        "media": ("POST", "/upload/storage/v1/b/bucket/o?uploadType=media&name=large"),
-        "multipart": ("POST", "/upload/storage/v1/b/bucket/o?uploadType=multipart"),
-        "resumable": ("PUT", start_resumable(session, "large")),
-        "xml": ("PUT", "/bucket/large"),
-    }[kind]
-    before = peak(session)
-    connection = http.client.HTTPConnection("127.0.0.1", session.endpoints.http, timeout=60)
-    headers = {"Content-Type": "multipart/related; boundary=x"} if kind == "multipart" else {}
-    connection.request(method, path, body(kind), headers, encode_chunked=True)
-    answer = connection.getresponse()
-    assert answer.status == 200, answer.read()
-    answer.read()
-    connection.request("GET", "/storage/v1/b/bucket/o/large?alt=media")
-    answer = connection.getresponse()
-    for _ in range(COUNT):
-        assert answer.read(len(PIECE)) == PIECE
-    assert answer.read() == b""
-    connection.close()
-    assert peak(session) - before < MOST
+        method, path = {
+            "media": ("POST", "/upload/storage/v1/b/bucket/o?uploadType=media&name=large"),
+            "multipart": ("POST", "/upload/storage/v1/b/bucket/o?uploadType=multipart"),
+            "resumable": ("PUT", start_resumable(session, "large")),
+            "xml": ("PUT", "/bucket/large"),
+        }[kind]
+        before = peak(session)
+        connection = http.client.HTTPConnection("127.0.0.1", session.endpoints.http, timeout=60)
+        headers = {"Content-Type": "multipart/related; boundary=x"} if kind == "multipart" else {}
+        connection.request(method, path, body(kind), headers, encode_chunked=True)
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        answer.read()
+        assert ask(session, "POST", "/storage/v1/b/bucket/o/large/copyTo/b/bucket/o/copied")[0] == 200
+        (tmp_path / "buckets" / "bucket" / "copied").touch()  # so that it is read anew, like a file from outside
+        connection.request("GET", "/storage/v1/b/bucket/o/copied?alt=media")
+        answer = connection.getresponse()
+        for _ in range(COUNT):
+            assert answer.read(len(PIECE)) == PIECE
+        assert answer.read() == b""
+        connection.close()
+        assert peak(session) - before < MOST
