@@ -15,7 +15,6 @@ import functools
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from t5x_harness.google.gcs_mount.namespace import GCS, buckets_folder
@@ -45,7 +44,12 @@ def patch(root: str | os.PathLike[str]) -> None:
     passing = ("path_to_bytes", "path_to_str")
     after_import("tensorflow.python.util.compat", functools.partial(_patch_functions, passing, to_real))
     after_import(NATIVE_FILES, functools.partial(_patch_functions, ("GetMatchingFiles",), to_real))
-    after_import("tensorflow.python.lib.io.tf_record", functools.partial(_patch_record_writer, to_real))
+    after_import(
+        "tensorflow.python.lib.io.tf_record",
+        lambda records: _patch_functions(
+            ["__init__"], to_real, records.TFRecordWriter, paths=2
+        ),  # after the writer itself
+    )
     for module, operations in OPERATIONS_ON_PATHS.items():
         in_tensors = functools.partial(_in_tensor, to_real)
         after_import(module, functools.partial(_patch_functions, operations, in_tensors, paths=None))
@@ -75,14 +79,9 @@ def _wrapped(function: Callable[..., Any], to_real: _Map, *, paths: int | None) 
     return with_gcs
 
 
-def _patch_functions(names: Sequence[str], to_real: _Map, module: ModuleType, paths: int | None = 1) -> None:
+def _patch_functions(names: Sequence[str], to_real: _Map, owner: Any, paths: int | None = 1) -> None:
     for name in names:
-        setattr(module, name, _wrapped(getattr(module, name), to_real, paths=paths))
-
-
-def _patch_record_writer(to_real: _Map, tf_record: Any) -> None:
-    writer = tf_record.TFRecordWriter
-    writer.__init__ = _wrapped(writer.__init__, to_real, paths=2)  # the first is the writer itself
+        setattr(owner, name, _wrapped(getattr(owner, name), to_real, paths=paths))
 
 
 def _in_tensor(to_real: _Map, value: Any) -> Any:

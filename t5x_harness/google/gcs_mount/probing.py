@@ -33,19 +33,14 @@ def refusal(mode: MountMode) -> str | None:
     with tempfile.TemporaryDirectory(prefix="gcs-probe-") as root:
         Path(root, "buckets", "probe-bucket").mkdir(parents=True)
         Path(root, "buckets", "probe-bucket", "object").write_text("found")
-        return _try(root, mode)
-
-
-def _try(root: str, mode: MountMode) -> str | None:
-    """Returns why a mode is refused, or None if an object was read through it."""
-    words = [*command_prefix(root, mode), "cat", f"{GCS}/probe-bucket/object"]
-    try:
-        done = subprocess.run(
-            words, cwd="/", check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-            timeout=_PROBE_SECONDS, errors="replace",
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return f"mounting took longer than {_PROBE_SECONDS:g} s"
+        words = [*command_prefix(root, mode), "cat", f"{GCS}/probe-bucket/object"]
+        try:
+            done = subprocess.run(
+                words, cwd="/", check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                timeout=_PROBE_SECONDS, errors="replace",
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return f"mounting took longer than {_PROBE_SECONDS:g} s"
     if done.returncode == 0 and done.stdout == "found":
         return None
     lines = done.stderr.strip().splitlines()

@@ -100,6 +100,9 @@ class Listing:
     next_page: str | None = None
 
 
+DOES_NOT_HOLD = "At least one of the pre-conditions you specified did not hold"
+
+
 @dataclasses.dataclass(frozen=True)
 class Preconditions:
     """The four conditions of a request; generation 0 stands for an object that does not exist.
@@ -125,15 +128,11 @@ class Preconditions:
             (self.metageneration_match, metageneration, "metageneration"),
         ):
             if wanted is not None and wanted != actual:
-                raise PreconditionFailed(
-                    "At least one of the pre-conditions you specified did not hold: "
-                    f"{what} {actual if found is not None else 'of nothing'} is not {wanted}"
-                )
-        if found is None and self.generation_not_match:
-            raise PreconditionFailed(
-                "At least one of the pre-conditions you specified did not hold: there is no generation other than "
-                f"{self.generation_not_match}, because there is no object"
-            )
+                shown = actual if found is not None else "of nothing"
+                raise PreconditionFailed(f"{DOES_NOT_HOLD}: {what} {shown} is not {wanted}")
+        if found is None and (unwanted := self.generation_not_match):
+            none = f"there is no generation other than {unwanted}, because there is no object"
+            raise PreconditionFailed(f"{DOES_NOT_HOLD}: {none}")
         for unwanted, actual in (
             (self.generation_not_match, generation),
             (self.metageneration_not_match, metageneration),

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from t5x_harness.google.storage.errors import NoSuchResource, NotModified, PreconditionFailed, StoreError, WouldWait
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.streams import ObjectReader
-from t5x_harness.google.storage.values import Checksums, ObjectFields, Preconditions, StoredObject
+from t5x_harness.google.storage.values import DOES_NOT_HOLD, Checksums, ObjectFields, Preconditions, StoredObject
 from t5x_harness.google.storage_http.resources import etag_of, xml_etag_of
 
 Result = TypeVar("Result")
@@ -60,9 +60,9 @@ def check_read(found: StoredObject, headers: Mapping[str, str], *, xml: bool = F
     tag, changed = (xml_etag_of if xml else etag_of)(found), found.updated // 1_000_000
     if "if-match" in headers:
         if not {"*", tag} & _tags(headers["if-match"]):
-            raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+            raise PreconditionFailed(f"{DOES_NOT_HOLD}.")
     elif (since := _moment(headers, "if-unmodified-since")) is not None and changed > since:
-        raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+        raise PreconditionFailed(f"{DOES_NOT_HOLD}.")
     if "if-none-match" in headers:
         if {"*", tag} & _tags(headers["if-none-match"]):
             raise NotModified("Not Modified")
@@ -110,10 +110,10 @@ async def with_entity_tags(
         generation, tag = 0, ""
     if "if-match" in headers:
         if not tag or not {"*", tag} & _tags(headers["if-match"]):
-            raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+            raise PreconditionFailed(f"{DOES_NOT_HOLD}.")
         return dataclasses.replace(given, generation_match=given.generation_match or generation)
     if tag and {"*", tag} & _tags(headers["if-none-match"]):
-        raise PreconditionFailed("At least one of the pre-conditions you specified did not hold.")
+        raise PreconditionFailed(f"{DOES_NOT_HOLD}.")
     if "*" in _tags(headers["if-none-match"]):
         return dataclasses.replace(given, generation_match=0)
     return given

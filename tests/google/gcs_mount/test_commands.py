@@ -206,6 +206,6 @@ def test_a_probe_that_is_refused_gives_the_kernels_reason(monkeypatch: pytest.Mo
 
 def test_the_probe_is_done_once_a_process(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = refusal(MountMode.FOLDER)
-    monkeypatch.setattr(probing, "_try", lambda *_: pytest.fail("probed again"))
+    monkeypatch.setattr(probing.subprocess, "run", lambda *_, **__: pytest.fail("probed again"))
     assert refusal(MountMode.FOLDER) == found
     assert launched(["true"], {}, root)[0][-1] == "true"

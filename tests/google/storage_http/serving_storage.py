@@ -12,7 +12,7 @@ from typing import Any
 
 from t5x_harness.google.session import EmulatedCloud
 
-__all__ = ["ask", "break_off", "make_bucket", "path_of", "start_resumable"]
+__all__ = ["ask", "break_off", "make_bucket", "path_of", "related", "start_resumable"]
 
 
 def ask(
@@ -30,6 +30,13 @@ def ask(
 def make_bucket(session: EmulatedCloud, name: str = "bucket", **fields: Any) -> None:
     status, _, body = ask(session, "POST", "/storage/v1/b?project=p", json.dumps({"name": name, **fields}).encode())
     assert status == 200, body
+
+
+def related(resource: bytes, media: bytes = b"media", kind: bytes = b"text/plain") -> tuple[bytes, dict[str, str]]:
+    """Returns the body and the headers of an upload with a resource."""
+    body = b"--x\r\nContent-Type: application/json\r\n\r\n" + resource
+    body += b"\r\n--x\r\nContent-Type: " + kind + b"\r\n\r\n" + media + b"\r\n--x--\r\n"
+    return body, {"content-type": "multipart/related; boundary=x"}
 
 
 def path_of(session: EmulatedCloud, address: str) -> str:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from serving_storage import related
 
 BUCKET = "/storage/v1/b/bucket"
 GZIP = {"accept-encoding": "gzip"}  # other clients are refused an object that claims to be gzip and is not
@@ -58,9 +59,7 @@ def as_json(value: object) -> bytes:
 
 def by_multipart(call: Any, data: st.DataObject, name: str) -> Any:
     resource = as_json({"name": data.draw(st.one_of(st.just(name), texts)), **data.draw(resources)})
-    kind = data.draw(header_values)
-    body = b"--x\r\n\r\n" + resource + b"\r\n--x\r\nContent-Type: " + kind + b"\r\n\r\nmedia\r\n--x--\r\n"
-    return call("POST", f"{UPLOAD}?uploadType=multipart", body, {"content-type": "multipart/related; boundary=x"})
+    return call("POST", f"{UPLOAD}?uploadType=multipart", *related(resource, kind=data.draw(header_values)))
 
 
 def by_media(call: Any, data: st.DataObject, name: str) -> Any:

@@ -20,7 +20,7 @@ import pytest
 
 pytest.importorskip("httptools", reason="the extra google is not installed")
 
-from serving_storage import ask, make_bucket, start_resumable
+from serving_storage import ask, make_bucket, related, start_resumable
 
 from t5x_harness.google.session import EmulatedCloud
 
@@ -128,10 +128,8 @@ def test_fields_survive_a_killed_server(tmp_path: Path) -> None:
     path = f"{OBJECTS}/folder%2F%C3%BC"
     with killed_at_the_end(tmp_path) as session:
         make_bucket(session, location="EU", labels={"k": "v"})
-        related = b"--b\r\nContent-Type: application/json\r\n\r\n" + json.dumps(resource).encode()
-        related += b"\r\n--b\r\n\r\nbody\r\n--b--"
-        content = {"Content-Type": "multipart/related; boundary=b"}
-        ask(session, "POST", "/upload/storage/v1/b/bucket/o?uploadType=multipart", related, content)
+        body, content = related(json.dumps(resource).encode(), b"body")
+        ask(session, "POST", "/upload/storage/v1/b/bucket/o?uploadType=multipart", body, content)
         ask(session, "PATCH", path, b'{"metadata": {"more": "x"}}')
         put_composed(session, "composed", b"0123456789")
         before = described(session, path)

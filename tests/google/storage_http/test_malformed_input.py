@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from serving_storage import related
 
 from t5x_harness.google.storage import disk
 from t5x_harness.google.storage.store import ObjectStore
@@ -19,12 +20,6 @@ BUCKET, OBJECTS, UPLOAD = "/storage/v1/b/bucket", "/storage/v1/b/bucket/o", "/up
 HALF = "\\ud800"  # half of a surrogate pair, as JSON encodes it
 
 NO_UNICODE = "Parse Error: The text is not UTF-8: surrogates not allowed."
-
-
-def related(resource: bytes, kind: bytes = b"text/plain") -> tuple[bytes, dict[str, str]]:
-    body = b"--x\r\nContent-Type: application/json\r\n\r\n" + resource
-    body += b"\r\n--x\r\nContent-Type: " + kind + b"\r\n\r\nmedia\r\n--x--\r\n"
-    return body, {"content-type": "multipart/related; boundary=x"}
 
 
 def listed(call: Any) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("httptools", reason="the extra google is not installed")
 
-from serving_storage import ask, break_off, make_bucket, start_resumable
+from serving_storage import ask, break_off, make_bucket, related, start_resumable
 
 from t5x_harness.google.session import EmulatedCloud
 
@@ -80,10 +80,8 @@ FIELDS: dict[str, Any] = {
 
 
 def test_odd_fields(session: EmulatedCloud) -> None:
-    resource = json.dumps({"name": "odd", **FIELDS}).encode()
-    related = b"--b\r\nContent-Type: application/json\r\n\r\n" + resource + b"\r\n--b\r\n\r\nbody\r\n--b--"
-    content = {"Content-Type": "multipart/related; boundary=b"}
-    ask(session, "POST", "/upload/storage/v1/b/bucket/o?uploadType=multipart", related, content)
+    body, content = related(json.dumps({"name": "odd", **FIELDS}).encode(), b"body")
+    ask(session, "POST", "/upload/storage/v1/b/bucket/o?uploadType=multipart", body, content)
     shown = json.loads(ask(session, "GET", "/storage/v1/b/bucket/o/odd")[2])
     assert FIELDS.items() <= shown.items()
     status, headers, body = ask(session, "GET", "/bucket/odd")

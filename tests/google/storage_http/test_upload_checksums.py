@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import google_crc32c
 import pytest
+from serving_storage import related
 
 BODY = b"some bytes"
 UPLOAD = "/upload/storage/v1/b/bucket/o"
@@ -27,9 +28,7 @@ def media(call: Any, headers: Mapping[str, str], _resource: Mapping[str, str]) -
 
 
 def multipart(call: Any, headers: Mapping[str, str], resource: Mapping[str, str]) -> Any:
-    told = json.dumps({"name": "a", **resource}).encode()
-    body = b"--b\r\nContent-Type: application/json\r\n\r\n" + told + b"\r\n--b\r\n\r\n" + BODY + b"\r\n--b--"
-    content = {"content-type": "multipart/related; boundary=b"}
+    body, content = related(json.dumps({"name": "a", **resource}).encode(), BODY)
     return call("POST", f"{UPLOAD}?uploadType=multipart", body, {**headers, **content})
 
 
