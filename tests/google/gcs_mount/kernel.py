@@ -11,8 +11,6 @@ from pathlib import Path
 from t5x_harness.google.gcs_mount.filesystem import FileSystem
 from t5x_harness.google.gcs_mount.server import FuseRequest, FuseServer, Operation
 
-__all__ = ["Kernel"]
-
 SIZE_IS_SET, MODIFIED_IS_SET = 1 << 3, 1 << 5
 
 

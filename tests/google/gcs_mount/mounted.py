@@ -14,8 +14,6 @@ import pytest
 from t5x_harness.google.gcs_mount.mount import MountMode
 from t5x_harness.google.gcs_mount.probing import command_prefix, refusal
 
-__all__ = ["Mounted", "needs"]
-
 _PROGRAM = """
 import json, os, sys
 calls = {

@@ -19,8 +19,6 @@ from t5x_harness.google.storage.errors import NoSuchResource, PreconditionFailed
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.values import ANY, Preconditions, SourceObject, StoredObject
 
-__all__ = ["TwoMounts"]
-
 FILES, FOLDERS = ["f", "g", "d/f", "d/e/f"], ["d", "h", "d/e"]
 files, folders = st.sampled_from(FILES), st.sampled_from(FOLDERS)
 mounts = st.integers(0, 1)

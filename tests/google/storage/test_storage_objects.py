@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from storing import at_once, content, md5_of
+from storing import content, md5_of
 
 from t5x_harness.google.storage import streams
 from t5x_harness.google.storage.errors import NoSuchResource, NotModified, PreconditionFailed
@@ -95,29 +95,6 @@ def test_conditions_that_hold(store: ObjectStore) -> None:
     store.delete("data", "a", preconditions=Preconditions(second.generation, metageneration_match=1))
     with pytest.raises(NoSuchResource):  # Google returns this for any condition
         store.delete("data", "a", preconditions=Preconditions(generation_match=second.generation))
-
-
-def test_of_many_writers_with_a_condition_one_wins_each_round(store: ObjectStore) -> None:
-    """Four threads compare and swap; each success is a separate increment."""
-    store.write("data", "counter", b"0")
-    done = []
-
-    def count() -> None:
-        for _ in range(10):
-            while True:
-                with store.open_read("data", "counter") as reader:
-                    value = int(reader.read()) + 1
-                    condition = Preconditions(generation_match=reader.object.generation)
-                try:
-                    store.write("data", "counter", str(value).encode(), preconditions=condition)
-                except PreconditionFailed:
-                    continue
-                done.append(value)
-                break
-
-    at_once(*[count] * 4)
-    assert content(store, "counter") == b"40"
-    assert sorted(done) == list(range(1, 41))
 
 
 def test_objects_share_no_metadata(store: ObjectStore) -> None:

@@ -12,8 +12,6 @@ from typing import Any
 
 from t5x_harness.google.session import EmulatedCloud
 
-__all__ = ["ask", "break_off", "make_bucket", "path_of", "related", "start_resumable"]
-
 
 def ask(
     session: EmulatedCloud, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None
