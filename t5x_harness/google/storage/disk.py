@@ -43,7 +43,12 @@ class StoreLayout:
 
     def tree_path(self, bucket: str, name: str) -> str | None:
         """Returns the path at which the tree shows an object as a file, or None if no file can have its name."""
-        if not self._fits(name):
+        fits = "\0" not in name and all(
+            part not in ("", ".", "..")
+            and (len(part) * 4 <= self._longest_part or len(part.encode()) <= self._longest_part)
+            for part in name.split("/")
+        )
+        if not fits:
             return None
         path = f"{self.buckets}/{bucket}/{name}"
         return path if len(path) * 4 <= _LONGEST_PATH or len(os.fsencode(path)) <= _LONGEST_PATH else None
@@ -51,16 +56,6 @@ class StoreLayout:
     def folder_path(self, bucket: str, name: str) -> str | None:
         """Returns the path at which the tree shows an object such as ``a/b/`` as a folder, or None for other names."""
         return self.tree_path(bucket, name[:-1]) if name.endswith("/") else None
-
-    def _fits(self, name: str) -> bool:
-        """Returns whether every part between slashes can be the name of a file."""
-        if "\0" in name:
-            return False
-        return all(
-            part not in ("", ".", "..")
-            and (len(part) * 4 <= self._longest_part or len(part.encode()) <= self._longest_part)
-            for part in name.split("/")
-        )
 
 
 class FolderLock:
