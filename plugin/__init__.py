@@ -4,8 +4,6 @@ It is loaded in every pytest run of its environment, so nothing heavy is importe
 files, the ``smoke`` marker or a fixture ask for it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator
 from pathlib import Path
 

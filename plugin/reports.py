@@ -1,7 +1,5 @@
 """Runs and jobs in pytest's output: failures of items, their sections and properties, and the table at the end."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

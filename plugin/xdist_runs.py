@@ -1,7 +1,5 @@
 """Under pytest-xdist, all stages of a run go to the same worker, and the results come back for the table at the end."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

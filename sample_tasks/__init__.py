@@ -19,8 +19,6 @@ task or mixture                   source                      vocabulary        
 ``import t5x_harness.sample_tasks.tasks`` in a Gin file registers all of them.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 __all__ = ["CONFIGS"]

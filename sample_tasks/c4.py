@@ -3,8 +3,6 @@
 The data is TFDS' ``c4``, which takes days to prepare. If it is not prepared, a run generates a few pages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import seqio

@@ -3,8 +3,6 @@
 ``rivers.tsv`` is the one file written by hand. The rest is a pure function of it and of ``numbers.py``.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import logging

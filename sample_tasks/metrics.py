@@ -1,7 +1,5 @@
 """Metric functions as SeqIO calls them: ``(targets, predictions) -> {name: value}``, with values in percent."""
 
-from __future__ import annotations
-
 import collections
 import re
 import string

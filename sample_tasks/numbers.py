@@ -1,7 +1,5 @@
 """Whole numbers in English and German words: a translation task that needs no corpus."""
 
-from __future__ import annotations
-
 LIMIT = 10_000
 
 _ENGLISH = (

@@ -1,7 +1,5 @@
 """Facts about rivers, and paragraphs and questions built from them."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import itertools

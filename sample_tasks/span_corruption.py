@@ -1,7 +1,5 @@
 """Pretraining on a text file with one document per line and with spans masked by sentinels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import seqio

@@ -3,8 +3,6 @@
 Sources, vocabularies, features and metrics are named as in T5. The functions are those of the sample tasks.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Registers every sample task and mixture: the one module that a Gin file imports."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The two vocabularies of the sample tasks, and features that use them."""
 
-from __future__ import annotations
-
 import seqio
 
 from t5x_harness.sample_tasks.rivers import DATA

@@ -4,8 +4,6 @@ The names below are public, as :mod:`t5x_harness.vertex` is; docs/reference.md l
 from its module when it is first used, so ``import t5x_harness`` is light.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.version import __version__ as __version__

@@ -1,7 +1,5 @@
 """``python -m t5x_harness``: the command ``t5x-harness``, where scripts are not on the path."""
 
-from __future__ import annotations
-
 import sys
 
 from t5x_harness.commands.main import main

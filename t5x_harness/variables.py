@@ -1,7 +1,5 @@
 """The environment variables of the harness, one line each: what sets a process up as its parent asked."""
 
-from __future__ import annotations
-
 # Which T5X runs, and on what.
 RUNTIME_VARIABLE = "T5X_HARNESS_RUNTIME"
 """The runtime that ``exec`` asked for: auto, installed or embedded."""

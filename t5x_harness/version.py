@@ -1,7 +1,5 @@
 """The harness's version, and where it is installed; the versions of other packages."""
 
-from __future__ import annotations
-
 __version__ = "0.1.0"
 
 

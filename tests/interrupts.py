@@ -1,7 +1,5 @@
 """Sessions whose runs hang in resolve without importing the stack, for tests of interrupts and kills."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Runs whose lint counts as passed for every config, for tests of the stages after lint."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """In CI, a test may be skipped only for the reasons below, because CI installs what an environment may lack."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

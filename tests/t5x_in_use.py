@@ -4,8 +4,6 @@ Tests of the embedded T5X alone are marked ``embedded``. A file that imports its
 and so is a test file of a module for which T5X needs a package that is not installed, such as ``t5``.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The account of a program at the config's own depth: taken from the compiler, or extrapolated from a few layers."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 

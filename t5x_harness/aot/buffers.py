@@ -4,8 +4,6 @@ The account is in two text files that the compiler writes with the program: ``*-
 ``*-live-range.txt``. JAX offers no access to it before code is generated, which takes nine tenths of a compilation.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterator, Mapping, Sequence

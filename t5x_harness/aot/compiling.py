@@ -1,7 +1,5 @@
 """Lowers and compiles one program at one depth in its own process, reads the result, and keeps it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

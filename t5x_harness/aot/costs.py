@@ -5,8 +5,6 @@ often a loop runs, it counts as often as the caller says, and is named. The TPU 
 convolution.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -9,8 +9,6 @@ moment is known by JAX's name of the instruction that the device runs, with laye
 stack: the first is ``layers_0``, the last ``layers_-1``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 

@@ -3,8 +3,6 @@
 The parts are shapes with their layouts, groups of devices, instructions, and computations.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -4,8 +4,6 @@ The compiler writes its decisions into a folder as it works. Memory, collectives
 before it generates code, which is nine tenths of its work. So a process that needs nothing else can end there.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import enum

@@ -8,8 +8,6 @@ JAX's ``memory_analysis().peak_memory_in_bytes`` is the same figure on v2 to v4,
 v5e it also counts memory on the chip. JAX returns it only after code is generated, which is most of a compilation.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

@@ -1,7 +1,5 @@
 """The numbers of an aot stage by program, in the form that tests use: ``numbers.train.hbm_peak``."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

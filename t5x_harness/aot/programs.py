@@ -4,8 +4,6 @@ T5X's own objects make them. The config's trainer gives its partitioned step to 
 ``get_infer_fn`` calls the step that it has partitioned. Both are stopped there, with the step and its arguments.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Reasons why a program could not be judged: JAX or the compiler refuses it, or this machine has too little memory."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence

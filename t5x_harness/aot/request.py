@@ -1,7 +1,5 @@
 """Values that pass between the processes of the aot stage: the programs to compile, and the facts known beforehand."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping

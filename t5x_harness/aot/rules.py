@@ -1,7 +1,5 @@
 """AOT01 and AOT02, which the compiler finds: programs that no device has the memory for, or that no TPU can run."""
 
-from __future__ import annotations
-
 from t5x_harness.findings.rule import FILES, Example, Rule, training
 from t5x_harness.spec import Stage
 

@@ -4,8 +4,6 @@ A combination is not compiled if arithmetic rules it out, or if a compiled neigh
 a smaller one does not, and if a number of microbatches fits, more of them only take longer.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence

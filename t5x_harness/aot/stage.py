@@ -3,8 +3,6 @@
 It reports the memory, largest buffers, arithmetic, collectives and time of each program.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 

@@ -3,8 +3,6 @@
 Arithmetic rules out some changes; each other change is compiled before it is suggested.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import math

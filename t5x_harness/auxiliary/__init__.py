@@ -11,8 +11,6 @@ For a notebook or a script::
     print(watch(prepared, LocalJobs(request, prepared.job_folder), say=print).text())
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """Checks a request before a job is started for each of many checkpoints: AUX01 to AUX10, and its plan."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 

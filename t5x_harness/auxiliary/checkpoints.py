@@ -8,8 +8,6 @@ In a bucket, the jobs always get a copy. When orbax restores a checkpoint from a
 it or in it that lacks the object that commits a checkpoint: results, and a checkpoint that is still being written.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

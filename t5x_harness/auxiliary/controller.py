@@ -1,7 +1,5 @@
 """Starts a job for each finished checkpoint and each mixture, until the train job's last checkpoint."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A request for auxiliary jobs: its train job, the job for each checkpoint and mixture, and the backends for jobs."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

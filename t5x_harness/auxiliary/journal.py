@@ -4,8 +4,6 @@ A restarted controller continues from the records. A record is written before it
 yet. So the job for a checkpoint and a mixture never starts twice, even if a controller is killed or there are two.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import json

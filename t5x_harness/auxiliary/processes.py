@@ -1,7 +1,5 @@
 """Jobs as processes on this machine, which outlive the controller that starts them."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import signal

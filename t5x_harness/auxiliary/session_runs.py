@@ -1,7 +1,5 @@
 """Auxiliary jobs as runs of a test, at the sizes of its train job; starting a run also waits for its end."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Auxiliary jobs as Vertex AI jobs."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

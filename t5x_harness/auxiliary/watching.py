@@ -1,7 +1,5 @@
 """Auxiliary jobs from a request to their end: checked, started for each checkpoint, and followed."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

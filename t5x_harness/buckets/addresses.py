@@ -4,8 +4,6 @@ Gin, in T5X's main, opens files with Python and so reads only ``/gcs/``. TensorF
 ``gs://``, which needs no file system that can rename and append.
 """
 
-from __future__ import annotations
-
 import re
 
 GS = "gs://"

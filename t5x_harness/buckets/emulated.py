@@ -1,7 +1,5 @@
 """The emulated Cloud Storage that this process uses, as files on disk, for code that runs in the process."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Locks a folder, on this machine or in a bucket, for one writer; a second one gets an error that names the holder."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Decides which files in buckets can be read from here, and which a stand-in replaces."""
 
-from __future__ import annotations
-
 import functools
 import os
 

@@ -1,7 +1,5 @@
 """Writes caches: chooses tasks, skips existing caches, and checks the splits before they count as complete."""
 
-from __future__ import annotations
-
 import difflib
 import os
 import re

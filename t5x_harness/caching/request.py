@@ -1,7 +1,5 @@
 """The request to cache tasks, and its results."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 

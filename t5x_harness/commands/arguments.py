@@ -1,7 +1,5 @@
 """The arguments that commands share, in T5X's style, and the runs that they describe."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import importlib.util

@@ -1,7 +1,5 @@
 """``t5x-harness auxiliary``: a job for each checkpoint of a train job, started once the checkpoint is finished."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

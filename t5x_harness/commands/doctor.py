@@ -1,7 +1,5 @@
 """``t5x-harness doctor``: finds parts of this environment that do not work together, and explains how to fix them."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

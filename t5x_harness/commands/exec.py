@@ -7,8 +7,6 @@ put that folder back if a script has replaced PYTHONPATH. With ``--google``, Goo
 Cloud with Cloud Storage and Vertex AI, and paths below ``/gcs`` lead to the same buckets.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """``t5x-harness explain``: explains a code, or lists all of them."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import sys

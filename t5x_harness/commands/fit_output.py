@@ -1,7 +1,5 @@
 """The output of ``t5x-harness fit``: the table of combinations and the two best ones, as text or as JSON."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import shutil

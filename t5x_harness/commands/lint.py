@@ -1,7 +1,5 @@
 """``t5x-harness lint``: reports the mistakes in configs, and fixes those that are safe to fix."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

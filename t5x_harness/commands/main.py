@@ -1,7 +1,5 @@
 """The command ``t5x-harness``."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -1,7 +1,5 @@
 """``t5x-harness plan``: reports the shapes, mesh, memory and steps of configs without executing them."""
 
-from __future__ import annotations
-
 import argparse
 
 from t5x_harness.commands import run

@@ -1,7 +1,5 @@
 """Writes a report to the places that the command's arguments name."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

@@ -1,7 +1,5 @@
 """``t5x-harness run``: runs configs through all stages, or up to a given one, on an emulated TPU slice."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

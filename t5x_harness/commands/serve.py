@@ -1,7 +1,5 @@
 """``t5x-harness serve``: runs an emulated Google Cloud for a shell until it is stopped."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import contextlib

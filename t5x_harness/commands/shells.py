@@ -1,7 +1,5 @@
 """Parts that commands for other shells share: variables for these shells, and options of an emulated Google Cloud."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import math

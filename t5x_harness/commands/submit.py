@@ -1,7 +1,5 @@
 """``t5x-harness submit``: sends runs as Vertex AI jobs, which are first checked here."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

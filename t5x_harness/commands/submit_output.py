@@ -1,7 +1,5 @@
 """The output of ``t5x-harness submit``: jobs as text and as JSON, before they are sent and after they have ended."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Iterable, Iterator, Sequence

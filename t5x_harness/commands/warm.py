@@ -1,7 +1,5 @@
 """``t5x-harness warm``: keeps the stack imported for sessions in this machine's shells, until it is stopped."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """XManager's launch scripts in T5X's guides: the commands that replace them, and their options here."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

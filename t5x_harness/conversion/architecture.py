@@ -4,8 +4,6 @@ A kernel is [in, out] in T5X and [out, in] in transformers; relative position bi
 [buckets, heads] in transformers. Scanned layers have one array in T5X, and one for each layer in transformers.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Both run in float32 on the CPU, on the same random tokens, some of which are padding.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Mapping
 from importlib.util import find_spec

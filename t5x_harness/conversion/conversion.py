@@ -3,8 +3,6 @@
 Two conversions cannot write into one place at the same time, and each removes the leftovers of a killed one.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """The form of a network in transformers: its run's Gin config, and the model type and settings derived from it."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ the process that runs the model imports neither TensorFlow nor any part of the h
 reported as an error in the calling process.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

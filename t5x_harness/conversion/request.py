@@ -3,8 +3,6 @@
 No library that a conversion needs is imported into the caller's process.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import json

@@ -4,8 +4,6 @@ The library itself needs all arrays of a file in memory. Here, the header is wri
 written to its place once it is available.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

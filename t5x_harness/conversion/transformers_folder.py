@@ -1,7 +1,5 @@
 """Writes and reads transformers folders: configs, the arrays as safetensors, and the tokenizer."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter

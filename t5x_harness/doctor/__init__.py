@@ -4,8 +4,6 @@ Everything is read from the metadata of the installed distributions and from the
 this process, so the doctor also works where the patient does not.
 """
 
-from __future__ import annotations
-
 from t5x_harness.doctor import image, machine, t5x, versions
 from t5x_harness.doctor.check import Check, Defect, Diagnosis, Environment, Installed
 

@@ -1,7 +1,5 @@
 """Checks of a container image for jobs: ``t5x-harness doctor --image``, run inside it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Checks of what runs need: CPU devices, the TPU compiler, storage, ``/gcs``, and libraries that load together."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Checks of the T5X in use: its interface against the record, and the private library names that the harness uses."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks for distributions that overwrite each other's files, do not work together, or differ from the record."""
 
-from __future__ import annotations
-
 import collections
 
 from packaging.requirements import Requirement

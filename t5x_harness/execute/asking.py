@@ -3,8 +3,6 @@
 The harness reads values before T5X uses them. If its own code cannot handle a value, T5X's judgment counts.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sets a stage's command line to that of T5X's own program, because modules may read its arguments and absl's flags."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import importlib

@@ -1,7 +1,5 @@
 """The stages eval and infer: T5X's own functions on a checkpoint; without metrics, the teacher-forced loss."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -1,7 +1,5 @@
 """The folder that a run writes into: chosen and cleared before the run, and read back after it."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -8,8 +8,6 @@ functions are loaded here for the same reason.
 
 # ruff: noqa: F401 - what is imported here is for the forks
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 

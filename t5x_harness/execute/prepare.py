@@ -1,7 +1,5 @@
 """Turns the resolved full-size run into the run that is executed: shrunk, with a checkpoint to start from."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

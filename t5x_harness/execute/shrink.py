@@ -4,8 +4,6 @@ The rules rebind values in gin's own tables after parsing, at the binding that h
 ``%TRAIN_STEPS``, the macro changes, so that a schedule that reads it also shrinks.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

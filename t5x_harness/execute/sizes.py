@@ -4,8 +4,6 @@ Every function preserves what the mesh and T5X check: any divisor of the origina
 below its target does not change.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

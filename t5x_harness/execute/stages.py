@@ -1,7 +1,5 @@
 """The stages that a run's process runs: the stages before execution, and the table of all stages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from t5x_harness.execute.evaluate import eval_stage, infer_stage

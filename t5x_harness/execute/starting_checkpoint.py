@@ -5,8 +5,6 @@ The stand-in has the shapes of the (shrunk) model, the step in the config's path
 that restoring it is the real restore.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import os

@@ -1,7 +1,5 @@
 """The train stage: T5X's own ``train`` on the shrunk config, then a check of its outcome."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Text from users' files on its way to a terminal, a log or a page, where it is shown but never acts."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import re

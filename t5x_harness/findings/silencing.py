@@ -7,8 +7,6 @@ silences these codes for its line; a comment on its own line does so for the nex
 be silenced, and silenced findings are counted.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """The data that a stage collects while it works, before they become a :class:`~t5x_harness.spec.StageResult`."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import sys

@@ -12,8 +12,6 @@ A test that is marked ``smoke`` claims a run of T5X, so that only the stages tha
 read and plan; see :func:`work_of`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

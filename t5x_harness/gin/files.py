@@ -1,7 +1,5 @@
 """Finds gin files and Python modules on disk, in the search order of a T5X binary, without importing anything."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.machinery
 import os

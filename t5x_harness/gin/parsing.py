@@ -1,7 +1,5 @@
 """Gin's own parser over one text: every statement it can read, and every syntax error instead of only the first."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -1,7 +1,5 @@
 """Problems that the reader met in a config; the rules turn them into findings."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 

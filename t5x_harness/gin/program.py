@@ -1,7 +1,5 @@
 """The statements of a run's gin files in the order in which T5X executes them, and their effect."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping

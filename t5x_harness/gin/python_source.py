@@ -1,7 +1,5 @@
 """One module's source: finds what is certain about the names in it, without importing the module."""
 
-from __future__ import annotations
-
 import ast
 import collections
 import dataclasses

@@ -1,7 +1,5 @@
 """Reads a run's gin files and bindings in T5X's order into a :class:`GinProgram`, without importing any modules."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -1,7 +1,5 @@
 """Reads a run with the T5X that it asks for."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from collections.abc import Mapping

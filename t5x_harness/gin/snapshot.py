@@ -1,7 +1,5 @@
 """Configurables and their parameters: from snapshots for T5X and its libraries, from source for other modules."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import functools

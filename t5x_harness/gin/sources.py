@@ -1,7 +1,5 @@
 """Finds the sources of modules and follows the names that they import from each other."""
 
-from __future__ import annotations
-
 import ast
 import sys
 import threading

@@ -1,7 +1,5 @@
 """The meaning of a selector in a gin file, through the file's imports or the names registered so far."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 

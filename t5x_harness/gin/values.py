@@ -1,7 +1,5 @@
 """Gin values as written in a file: literals, references (``@scope/name()``) and macros (``%NAME``)."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any

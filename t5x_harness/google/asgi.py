@@ -1,7 +1,5 @@
 """ASGI: types, complete answers, and errors in Google's form."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

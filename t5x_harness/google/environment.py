@@ -1,7 +1,5 @@
 """The variables that redirect unmodified clients to an emulated Google Cloud, and to nothing else."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Mapping

@@ -3,8 +3,6 @@
 Faults and requests are values that are sent as JSON.
 """
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import threading

@@ -1,7 +1,5 @@
 """A test's handle on an emulated Cloud Storage: its buckets, faults and requests."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import urllib.error

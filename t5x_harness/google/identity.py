@@ -1,7 +1,5 @@
 """The clients that may access more than objects: those that have the session's token or sign with the session's key."""
 
-from __future__ import annotations
-
 import functools
 import hmac
 import secrets

@@ -1,7 +1,5 @@
 """JSON in requests to Google's APIs. Any accepted value can be written back in an answer."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The name of the product in messages of the emulated Google Cloud: the name of the package that contains it."""
 
-from __future__ import annotations
-
 PACKAGE = __name__.partition(".")[0]
 PRODUCT = PACKAGE.replace("_", "-")
 

@@ -1,7 +1,5 @@
 """An emulated Google Cloud in a separate process, for the duration of a ``with`` block."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """A test's handle on the Vertex AI of an emulated Google Cloud: its jobs, their logs, faults and requests."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import time

@@ -1,7 +1,5 @@
 """Tells run configs from fragments, which are files that only serve to be included."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Edits of a gin file: each function makes one fix, or no edit if the text is not as plain as it expects."""
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import re

@@ -1,7 +1,5 @@
 """The lint stage of a run: reads it, applies every rule, and reports what was read and what was not checked."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence

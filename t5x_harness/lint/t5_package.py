@@ -1,7 +1,5 @@
 """The package ``t5``: how to install it, and what replaces it if it is not installed."""
 
-from __future__ import annotations
-
 NAME = "t5"
 
 INSTALL = "python -m pip install babel nltk rouge-score scikit-learn, then python -m pip install --no-deps t5"

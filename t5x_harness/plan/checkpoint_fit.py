@@ -4,8 +4,6 @@ T5X restores the model's arrays, ignores the rest of the checkpoint, and fails i
 Names are compared after T5X's own function has applied the config's ``assignment_map``.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

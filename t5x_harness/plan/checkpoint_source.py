@@ -5,8 +5,6 @@ RestoreCheckpointConfig, and without a path there it starts from scratch. Evalua
 RestoreCheckpointConfig.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -1,7 +1,5 @@
 """Describes a planned run: slice, mesh, batches, steps, learning rate, checkpoints, arrays, memory."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

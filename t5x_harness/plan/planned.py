@@ -1,7 +1,5 @@
 """A run as the plan sees it: batches and how they are shared, tokens of a step, evaluation."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The plan stage: traces the full-size run in shapes only, and finds what T5X would refuse or silently do wrong."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from pathlib import PurePath

@@ -4,8 +4,6 @@ Three layouts are known: orbax (a folder ``state``), T5X's older one (a msgpack 
 arrays), and the layout of the TensorFlow code base (an index next to its data).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import logging

@@ -3,8 +3,6 @@
 The archive is read from, and the outcome written to, paths below ``/gcs/``, which Vertex AI mounts in every container.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import platform

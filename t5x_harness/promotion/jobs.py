@@ -1,7 +1,5 @@
 """The jobs of a session: checked, sent, followed to their end, and canceled if the session ends before them."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence

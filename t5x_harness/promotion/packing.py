@@ -3,8 +3,6 @@
 The archive depends only on the names and contents of the files, so the same test is the same object in the bucket.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 import hashlib

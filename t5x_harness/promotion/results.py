@@ -1,7 +1,5 @@
 """Reads the files that a T5X job wrote, and makes the results of a run's stages from them and from the job's end."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """Where the jobs of promoted tests go, what they may cost, and each test's order for a job."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 Pytest can serialize its reports, but not the warnings of a test.
 """
 
-from __future__ import annotations
-
 import builtins
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """A test that runs as a whole in a job: packs and submits it, follows the job, and fetches the outcome."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The report for GitHub: findings as annotations at their lines, and Markdown for the summary page of a workflow."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The report as one JSON document, for other programs; ``report.schema.json``, next to this module, describes it."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

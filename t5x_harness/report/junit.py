@@ -4,8 +4,6 @@ The properties are those that pytest's ``--junitxml`` has for the same stages: n
 line.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

@@ -5,8 +5,6 @@ binding of the command line.  Formats that know only files of the repository sho
 innermost include statement, or else the beginning of the config that is run. Its text names the actual place.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The findings as SARIF 2.1.0, which GitHub's code scanning and many editors read."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections import Counter

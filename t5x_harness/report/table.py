@@ -1,7 +1,5 @@
 """The table of runs, one row each, as wide as the terminal allows, and a line for each program that was compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from t5x_harness.findings.text import Bytes, Style, wrap

@@ -1,7 +1,5 @@
 """The report as text for people: whole, quiet, or brief if a session has already shown its failures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whether a bound value can be of its parameter's type: T5X checks no types, and fails only when it uses the value."""
 
-from __future__ import annotations
-
 import builtins
 import collections.abc
 import inspect

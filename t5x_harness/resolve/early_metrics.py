@@ -7,8 +7,6 @@ T5X's models produce: the token ids of all examples as one array that is padded 
 and both together for a metric that asks for both.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Reads an exception by itself: its text, its causes, the places that it passed through, and whose code they are."""
 
-from __future__ import annotations
-
 import dataclasses
 import dis
 import functools

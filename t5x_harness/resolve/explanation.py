@@ -6,8 +6,6 @@ catalog knows. For any other exception it names the line that raised it (the use
 configurable that Gin was calling, and the bindings that it is about. The traceback itself belongs in the run's log.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib

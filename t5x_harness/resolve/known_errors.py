@@ -3,8 +3,6 @@
 They are from gin 0.5, SeqIO 0.0.20, T5X at cc342d4, and the embedded T5X if it words a refusal differently.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Explains a failure while SeqIO computed a task's metrics: the part of the task, its arguments, and the fix."""
 
-from __future__ import annotations
-
 import errno
 import inspect
 import re

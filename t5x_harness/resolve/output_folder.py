@@ -1,7 +1,5 @@
 """The folder that a job is going to write into; T5X acts on what the folder already contains."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A config's objects, as the run would build them: the model's sizes, its datasets and mixtures, and sampled data."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

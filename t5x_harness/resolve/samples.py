@@ -4,8 +4,6 @@ A user's source may be infinite, may wait for a server, or may compute for minut
 read in its own thread; when time is up, the items that came so far count, and the thread is left behind.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import functools

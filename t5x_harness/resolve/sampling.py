@@ -1,7 +1,5 @@
 """Samples the data of a run, every split of every task once and within bounds, and finds examples that fail."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import inspect

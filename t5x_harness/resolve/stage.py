@@ -1,7 +1,5 @@
 """The resolve stage: builds the objects behind the bindings, samples the data, and reports both as tables."""
 
-from __future__ import annotations
-
 import dataclasses
 import statistics
 

@@ -1,7 +1,5 @@
 """Finds the bindings that an exception is about: its text or the failing lines show their values or names."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import linecache

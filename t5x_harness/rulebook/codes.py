@@ -4,8 +4,6 @@ A code belongs to a rule of the first stages, a job on Vertex AI, a check of ``t
 run, or a failure that nothing finds, with the reason.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Examples of rules as Markdown, with mistake and fix merged: whole, or only the differences from their base files."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterator
 from pathlib import Path

@@ -5,8 +5,6 @@
 writes a page for each code and the index.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rules of all stages."""
 
-from __future__ import annotations
-
 import t5x_harness.aot.rules
 import t5x_harness.lint.rules
 import t5x_harness.plan.rules

@@ -4,8 +4,6 @@ T5X continues from any checkpoint that it finds in its folder. A shrunk run must
 folder of a real one, so a folder with anything in it is refused.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

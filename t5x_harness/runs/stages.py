@@ -1,7 +1,5 @@
 """The stages of a run: which ones it has, and the order in which those of several runs are requested."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 

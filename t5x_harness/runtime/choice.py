@@ -3,8 +3,6 @@
 Nothing here imports T5X: a runtime is found through the import system and described from the files on disk.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.metadata
 import json

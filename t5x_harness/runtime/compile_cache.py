@@ -5,8 +5,6 @@ killed between its two writes leaves an entry that stops every later write. Runs
 limit, so the harness bounds the cache itself, once per session, and JAX sees a cache without a bound.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import platform

@@ -3,8 +3,6 @@
 Every Python process that ``t5x-harness exec`` starts loads this module, so it imports nothing but the import system.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator, Sequence

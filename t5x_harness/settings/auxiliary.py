@@ -1,7 +1,5 @@
 """The auxiliary jobs that a test requests, with a train job or after it."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence

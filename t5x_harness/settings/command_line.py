@@ -3,8 +3,6 @@
 Pytest passes in the functions that declare and read them, so this module does not need pytest.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The options that a source sets are a layer. Layers are ordered, strongest first:
 command line, variables, ini values, a declared run, the project.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

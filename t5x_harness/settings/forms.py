@@ -4,8 +4,6 @@ A parser of one word raises :exc:`argparse.ArgumentTypeError`; its message compl
 name of the option.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

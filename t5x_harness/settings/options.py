@@ -4,8 +4,6 @@ An option of a run is declared with its value: in :class:`~t5x_harness.spec.RunS
 :class:`~t5x_harness.spec.RunSettings`. Options for all runs of a session and for jobs are declared here.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any

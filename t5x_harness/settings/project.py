@@ -35,8 +35,6 @@ For example::
     bindings = { MIXTURE_OR_TASK_NAME = "my_task", TRAIN_STEPS = 1_000_100 }
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

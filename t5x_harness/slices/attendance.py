@@ -4,8 +4,6 @@ Each process holds a name in the kernel while it lives: an abstract Unix socket 
 nothing behind, no matter how the process ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Forced CPU devices: as many as the slice has, set before JAX creates its backend."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -6,8 +6,6 @@ kinds and hosts. Each virtual device in the result is then replaced by the CPU d
 T5X that chooses another mesh is also emulated.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import inspect

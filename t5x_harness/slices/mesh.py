@@ -6,8 +6,6 @@ that fill the slice form the data axis. :func:`plan_mesh` computes the same arra
 slice's coordinates alone, and refuses what T5X refuses.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

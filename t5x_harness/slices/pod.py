@@ -5,8 +5,6 @@ Here the environment of a process says which host it is. The first code that nee
 ``jax.distributed.initialize()`` as on a pod, joins the others over the loopback interface.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Self

@@ -5,8 +5,6 @@ A slice is named as Cloud TPU names it (``v3-32``, ``v5litepod-16``) or by gener
 ``jax.experimental.topologies``; ``docs/slices.md`` lists the topologies that were compared.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import functools

@@ -6,8 +6,6 @@ frozen, hold only plain Python values, and survive a trip through JSON (``to_jso
 in other processes.
 """
 
-from __future__ import annotations
-
 from t5x_harness.spec.choices import AotMode as AotMode
 from t5x_harness.spec.choices import GcsPaths as GcsPaths
 from t5x_harness.spec.choices import Mode as Mode

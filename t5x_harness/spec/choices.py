@@ -1,7 +1,5 @@
 """The values that users choose between: each is an enumeration of strings, so ``Stage.PLAN == "plan"``."""
 
-from __future__ import annotations
-
 import enum
 from typing import Self
 

@@ -5,8 +5,6 @@ options and ini values of pytest, keys of ``[tool.t5x_harness]``, environment va
 of docs/reference.md are derived from it in :mod:`t5x_harness.settings`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

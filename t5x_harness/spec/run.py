@@ -1,7 +1,5 @@
 """What to run."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """How to run a config: a value whose fields are the options of runs."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from t5x_harness.spec.choices import AotMode, GcsPaths, Stage, StandInPolicy

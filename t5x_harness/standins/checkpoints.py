@@ -4,8 +4,6 @@ T5X's own writer of this layout needs gcloud for a bucket. This one does not, an
 ``checkpoint`` holds the small arrays and, for each partitioned array, the tensorstore spec of its folder.
 """
 
-from __future__ import annotations
-
 import enum
 import re
 from collections.abc import Collection, Mapping

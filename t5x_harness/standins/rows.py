@@ -5,8 +5,6 @@ text. ``datasets.load_dataset`` returns them as the library's own objects, so ``
 ``map`` are the real methods. If the library is not installed, the user's import of it fails as it would in a job.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import dataclasses

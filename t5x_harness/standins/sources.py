@@ -3,8 +3,6 @@
 A task keeps its preprocessors, features and metrics; only its source changes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The package ``t5``, if it is not installed: the few tasks of ``t5.data.mixtures`` that T5X's own configs name."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec

@@ -16,8 +16,6 @@ The pieces are frequent words and letters first, then ever longer runs of letter
 n-th piece is the same on every machine, and a larger vocabulary begins with the pieces of a smaller one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

@@ -3,8 +3,6 @@
 Every Python process that ``t5x-harness exec`` starts loads this module, so it imports nothing but the import system.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec

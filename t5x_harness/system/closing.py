@@ -1,7 +1,5 @@
 """Context managers that are closed at the end of the block."""
 
-from __future__ import annotations
-
 import abc
 from typing import Self
 

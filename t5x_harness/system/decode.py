@@ -4,8 +4,6 @@ This is shorter than the configuration of a library would be: values keep their 
 fields that a newer harness added are ignored.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

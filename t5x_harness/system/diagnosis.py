@@ -1,7 +1,5 @@
 """Describes the end of a process: its status in words, the end of its log, and the position of its threads."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

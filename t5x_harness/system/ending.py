@@ -1,7 +1,5 @@
 """Ctrl-C during runs: the program ends within seconds, however often it is pressed, and reports its results so far."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import os

@@ -1,7 +1,5 @@
 """Public names of a package, each of which is imported from its module when first used."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import importlib

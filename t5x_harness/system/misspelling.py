@@ -1,7 +1,5 @@
 """The name that a misspelled word means: the closest one, or, more strictly, the only possible one."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Iterable
 

@@ -6,8 +6,6 @@ start; see :mod:`t5x_harness.system.network_filter`. Both prevent accidents, suc
 program that wants to get out can.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

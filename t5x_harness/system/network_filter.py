@@ -11,8 +11,6 @@ too old, or does not let a process read the memory of the same user's other proc
 that ``sendmsg`` sends on unconnected sockets are not checked.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

@@ -4,8 +4,6 @@ A process locks its temporary folder, so that the folder of a dead process is re
 file only if no other user may change it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

@@ -3,8 +3,6 @@
 Only the standard library is used, because commands import this before they begin.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import functools

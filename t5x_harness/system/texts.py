@@ -4,8 +4,6 @@ Messages are shortened: a long list keeps its beginning and a count, and no mess
 terminals, logs and reports must not show are masked, based on the names of variables and the form of values.
 """
 
-from __future__ import annotations
-
 import re
 
 LONGEST = 3000

@@ -1,7 +1,5 @@
 """Private names of CPython: for ending a program without finalizing the interpreter, and for the size of frames."""
 
-from __future__ import annotations
-
 import atexit
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Private names of Gin that concern its bindings, its readers of files, and the configurables that it was calling."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Private names of Google's SDK that concern how its transports make stubs and which experiment it logs to."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 The libraries are not imported. A test compares this table with the code of this folder.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ means hundreds of compiled programs that each slice a few bytes. Arrays with at 
 each device are written as on a TPU.
 """
 
-from __future__ import annotations
-
 import jax
 import orbax.checkpoint as ocp
 

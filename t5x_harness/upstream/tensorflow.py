@@ -1,7 +1,5 @@
 """Private names of TensorFlow that concern how it runs input pipelines and whether it has started."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

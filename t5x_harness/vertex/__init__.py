@@ -14,8 +14,6 @@ Each name is imported from its module on first use. Google's libraries are impor
 sent.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:

@@ -1,7 +1,5 @@
 """Jobs in flight, which are submitted, followed, and canceled together."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from t5x_harness.buckets.folders import StagedFile, StorageError

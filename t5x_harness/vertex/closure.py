@@ -4,8 +4,6 @@ T5X's own gin files are in the image. All others are staged under unique names, 
 staged copies include each other by these names, so a job never searches folders that it does not have.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import glob
 import hashlib

@@ -1,7 +1,5 @@
 """The emulated Google Cloud for T5X users: its jobs and TPU VMs know T5X's images and programs."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 

@@ -1,7 +1,5 @@
 """Errors of Vertex AI, with messages that begin with the request that failed."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 from collections.abc import Iterator

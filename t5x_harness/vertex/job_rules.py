@@ -1,7 +1,5 @@
 """The rules of ``job_rules.toml``: mistakes that the service accepts in a spec, but that fail the job later."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import re

@@ -1,7 +1,5 @@
 """Takes a job from its first staged file to its last metric: stages, sends, tracks and follows it; reads results."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import time

@@ -1,7 +1,5 @@
 """Reads a job's log from Cloud Logging as it grows, and finds the devices that it names."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

@@ -9,8 +9,6 @@ Each value is given with the job, in the environment (``T5X_HARNESS_VERTEX_PROJE
     image = "us-docker.pkg.dev/my-project/t5x/t5x:1"
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Runs in separate processes, forked from one that has imported the stack."""
 
-from __future__ import annotations
-
 from t5x_harness.workers.errors import RunDied, RunRaised, RunTimedOut, WorkerError, ZygoteFailed
 from t5x_harness.workers.in_process import InProcess
 from t5x_harness.workers.progress import InlineProgress, ProgressPrinter

@@ -1,7 +1,5 @@
 """Errors of a run in another process: one class for each situation, each with the end of the log."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -4,8 +4,6 @@ It is the JSON of Python's ``json`` module: NaN and infinities pass, tuples arri
 arrive as strings.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

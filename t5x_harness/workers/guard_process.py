@@ -5,8 +5,6 @@ guard kills them when the run ends, when the parent asks for it, or when the par
 that a run that is stuck, stopped or out of memory cannot take it along.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """The process that a zygote lives in: either this session's own, or one that is kept for many sessions."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

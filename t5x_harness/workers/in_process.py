@@ -1,7 +1,5 @@
 """Runs without a process, for a debugger: ``pdb`` works, output goes to the terminal, and exceptions are unchanged."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -4,8 +4,6 @@ A worker that is kept (``t5x-harness warm``) forks runs for sessions that it kno
 its imports cannot be distinguished from theirs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import importlib.machinery

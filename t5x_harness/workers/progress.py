@@ -1,7 +1,5 @@
 """Shows the progress of a run on a terminal or in a CI log."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import time

@@ -1,7 +1,5 @@
 """The caller's side of a run: an object in a forked process, whose methods can be called."""
 
-from __future__ import annotations
-
 import abc
 import os
 import shutil

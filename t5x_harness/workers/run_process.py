@@ -1,7 +1,5 @@
 """The child's side of a run, which becomes a separate process, makes the object, and answers calls until the end."""
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import faulthandler

@@ -1,7 +1,5 @@
 """The parent's side of a zygote: starts it, hands it sockets, replaces it when imports have changed, and ends it."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The zygote: a fresh interpreter that imports the stack once, then forks a guard and a run on request."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import gc

@@ -1,7 +1,5 @@
 """A run of known sizes, a compiler that calculates memory instead of compiling, and a process that pretends to."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """AOT01 names the smallest change that compiles and fits."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The aot stage with the TPU's compiler: its report on a run, and on the changes that fit."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs are compiled in their own processes, one at a time, and once; failures to judge one are reported."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Operations, bytes and collectives of compiled programs, against the compiler's own figures and by hand."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

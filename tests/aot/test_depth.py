@@ -1,7 +1,5 @@
 """Straight lines through a few depths yield the full depth, and the moment with the most memory in use there."""
 
-from __future__ import annotations
-
 import pytest
 
 from t5x_harness.aot.account import account_of

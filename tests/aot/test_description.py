@@ -1,7 +1,5 @@
 """The description of a program: padding by the model's axes, and the size of its code or a bound for it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import Any

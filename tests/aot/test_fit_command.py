@@ -1,7 +1,5 @@
 """`t5x-harness fit` as typed: each wrong usage has one message and starts nothing; Ctrl-C keeps the known results."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

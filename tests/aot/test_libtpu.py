@@ -1,7 +1,5 @@
 """The TPU compiler of this environment: its requirements, untried newer versions, and repeated compilations."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The text of compiled programs is read: shapes with their tiles, groups of devices in every notation, loops."""
 
-from __future__ import annotations
-
 import pytest
 
 from t5x_harness.aot.hlo import Shape, groups_of, parse_arrays

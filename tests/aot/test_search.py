@@ -1,7 +1,5 @@
 """`fit` searches for what fits: the combinations that it compiles or leaves out and why, and the best results."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

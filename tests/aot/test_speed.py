@@ -1,7 +1,5 @@
 """Bounds of step times, the band of real runs, and prices."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

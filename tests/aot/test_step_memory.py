@@ -1,7 +1,5 @@
 """Memory of compiled programs: the peak is the compiler's, and each byte of it has a kind."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

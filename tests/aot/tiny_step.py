@@ -4,8 +4,6 @@ Run as ``python tests/aot/tiny_step.py FOLDER [TOPOLOGY]``. The files in ``tests
 and then shortened with ``cut``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@
 (once, alone) or nothing.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """``t5x-harness auxiliary`` starts one job for each checkpoint and mixture, even if processes are killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Mistakes in a request are reported before the first job, with the codes of the failure catalog."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

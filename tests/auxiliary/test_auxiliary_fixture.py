@@ -1,7 +1,5 @@
 """A train job and its auxiliary jobs are tested together, as runs of one test."""
 
-from __future__ import annotations
-
 import pytest
 from train_desk import EVAL_OF_SAMPLES
 

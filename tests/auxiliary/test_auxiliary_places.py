@@ -1,7 +1,5 @@
 """A train job's folder in a bucket: the checkpoints that count as finished, and conflicts between records."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """The reason why a job failed is one line of its log: the line of the error."""
 
-from __future__ import annotations
-
 import pytest
 
 from t5x_harness.auxiliary.journal import Record, State, Status, reason_in

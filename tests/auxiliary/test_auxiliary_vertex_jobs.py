@@ -1,7 +1,5 @@
 """Auxiliary jobs on the emulated Vertex AI, for a train job with its folder in a bucket."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A train job's folder with checkpoints, and jobs that only record their arguments."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import subprocess

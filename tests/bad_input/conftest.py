@@ -1,7 +1,5 @@
 """A folder with a correct config and copies of it with one mistake each, and ways to run them as users do."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

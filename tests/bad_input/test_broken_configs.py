@@ -1,7 +1,5 @@
 """A config with a mistake fails in one stage with one error; senseless arguments are refused in one line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

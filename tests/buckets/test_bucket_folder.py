@@ -1,7 +1,5 @@
 """The files that jobs write to buckets and read from them, and the errors if Cloud Storage refuses."""
 
-from __future__ import annotations
-
 import pytest
 
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError

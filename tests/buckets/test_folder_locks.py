@@ -1,7 +1,5 @@
 """A folder has one writer, on this machine and in a bucket; another can take over from one that was killed."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """One function decides whether a path is remote, for data, vocabularies and checkpoints."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The work of a forked process in these tests: ``t5x-harness cache``, and reading its caches with SeqIO."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

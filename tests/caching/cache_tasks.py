@@ -1,7 +1,5 @@
 """A user's module with tasks that are cached and some that cannot be cached."""
 
-from __future__ import annotations
-
 TASKS = """
 import os
 import time

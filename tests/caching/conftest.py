@@ -1,7 +1,5 @@
 """A user's folder with tasks, and processes that cache them, which are forks of one that has imported SeqIO."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

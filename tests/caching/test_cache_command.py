@@ -1,7 +1,5 @@
 """``t5x-harness cache``: SeqIO reads what it wrote, even after interruptions and with other processes writing."""
 
-from __future__ import annotations
-
 import json
 import re
 import socket

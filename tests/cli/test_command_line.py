@@ -1,7 +1,5 @@
 """The commands: their arguments, their output and their exit status."""
 
-from __future__ import annotations
-
 import errno
 import json
 import subprocess

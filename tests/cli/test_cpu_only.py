@@ -1,7 +1,5 @@
 """If libtpu is installed, only commands that compile for a TPU let JAX start it, as it might hold the chips."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

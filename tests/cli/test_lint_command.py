@@ -1,7 +1,5 @@
 """``t5x-harness lint``: diffs and fixes, fragments, and the hooks for pre-commit."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """``[tool.t5x_harness]``: its meaning, and the messages about mistakes in it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

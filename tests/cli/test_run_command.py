@@ -1,7 +1,5 @@
 """``run`` and ``plan``: the files and output after Ctrl-C, and which folders are kept or stay unchanged."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """``t5x-harness warm``: a worker for the sessions of a shell."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

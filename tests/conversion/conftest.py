@@ -1,7 +1,5 @@
 """Tests that compare with transformers are collected only if it is installed: ``tox run -e convert``."""
 
-from __future__ import annotations
-
 import importlib.util
 
 import t5x_in_use

@@ -1,7 +1,5 @@
 """Converted models compute the same in transformers as in T5X. One process runs all tests, as its imports take long."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

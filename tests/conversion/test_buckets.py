@@ -1,7 +1,5 @@
 """Conversion from and to ``gs://`` through Cloud Storage's API, as with real buckets."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

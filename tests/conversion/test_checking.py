@@ -1,7 +1,5 @@
 """The process that runs a converted model in transformers: its imports, and the message if it ends early."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``t5x-harness convert``, run as a user types it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

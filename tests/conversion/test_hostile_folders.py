@@ -1,7 +1,5 @@
 """Untrusted safetensors folders: nothing outside of them is read, and only ConversionError is raised."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """From T5X and back: the same arrays, bit for bit, with the same names and step; and training can continue."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

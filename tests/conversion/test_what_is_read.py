@@ -1,7 +1,5 @@
 """The places that a user may name as a checkpoint, and the messages if one does not fit or is damaged."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

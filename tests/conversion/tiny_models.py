@@ -1,7 +1,5 @@
 """Tiny checkpoints of each kind, with random parameters in the shapes of T5X's networks."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

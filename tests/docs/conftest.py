@@ -1,7 +1,5 @@
 """The pages, and the page that a module of tests is about: ``test_tpu_vms_page.py`` is about ``docs/tpu-vms.md``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

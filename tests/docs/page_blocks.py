@@ -1,7 +1,5 @@
 """The code blocks of a page, and ways to run and parse them as a reader does."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

@@ -1,7 +1,5 @@
 """docs/aot.md lists exactly the existing modes and codes, and its test passes if libtpu is installed."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 

@@ -1,7 +1,5 @@
 """The examples of docs/auxiliary-jobs.md run: a train job with continuous evaluation, in a shell and in Python."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

@@ -1,7 +1,5 @@
 """CONTRIBUTING.md: the additions that it shows are made to a copy of the package, and work."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The examples of docs/conversion.md run with a tiny model; its Python runs if transformers is installed."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Developers' pages name only what exists, the tour links to code, and pages and code are in plain English."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The examples of the pages on the emulated Google Cloud run, and do what the pages say."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """The programs that the examples of docs/first-day.md are meant for can read them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

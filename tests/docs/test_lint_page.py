@@ -1,7 +1,5 @@
 """Every example of docs/lint.md shows what the command prints."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

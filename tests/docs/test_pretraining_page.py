@@ -1,7 +1,5 @@
 """The examples of docs/pretraining.md run: the guide's example, a task with its cache, and a stopped training."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The examples of docs/promotion.md run or are parsed, and its lists are complete."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

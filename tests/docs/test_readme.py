@@ -1,7 +1,5 @@
 """The examples and links of README and docs are run, parsed, read or followed here, so that they stay true."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

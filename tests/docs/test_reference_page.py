@@ -1,7 +1,5 @@
 """docs/reference.md lists all public names and nothing else, and the names that it lists can be imported."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

@@ -1,7 +1,5 @@
 """Every example of docs/reports.md shows what the commands print."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

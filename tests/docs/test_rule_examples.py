@@ -3,16 +3,13 @@
 ``tests/lint`` and ``tests/rules`` test that each rule finds its bad example at its line, and nothing in its good one.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
 
 from t5x_harness.commands.main import main
-from t5x_harness.findings.examples import FOLDER
-from t5x_harness.findings.rule import Example, Rule
+from t5x_harness.findings.rule import FOLDER, Example, Rule
 from t5x_harness.rulebook.pages import pages
 from t5x_harness.rulebook.rules import all_rules
 from t5x_harness.spec import DEFAULT_SLICE, Stage

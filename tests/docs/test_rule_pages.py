@@ -1,7 +1,5 @@
 """Each rule has a page and each page a rule; every failure that a rule could find has a rule or a reason."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

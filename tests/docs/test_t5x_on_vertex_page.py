@@ -1,7 +1,5 @@
 """The examples of docs/t5x-on-vertex.md run or are parsed."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

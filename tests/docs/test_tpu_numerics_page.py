@@ -1,7 +1,5 @@
 """The examples of docs/tpu-numerics.md show what happens."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The examples of docs/tpu-vms.md run with gcloud if it is installed."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

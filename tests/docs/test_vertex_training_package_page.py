@@ -1,7 +1,5 @@
 """The examples of docs/vertex-training-package.md run: here, with the SDK, and with gcloud if it is installed."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

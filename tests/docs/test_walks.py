@@ -1,7 +1,5 @@
 """Each walk of docs/architecture.md names at most eight files, and definitions that refer to each other in order."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

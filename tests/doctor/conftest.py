@@ -1,7 +1,5 @@
 """The doctor's tests depend on their inputs, not on the kernel of the machine that they run on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """The doctor finds each clash, names its fix, and reports nothing if all is well."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

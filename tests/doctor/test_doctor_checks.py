@@ -1,7 +1,5 @@
 """Checks find what kills a process, hides /gcs, is missing from a library or differs in T5X before a run does."""
 
-from __future__ import annotations
-
 import ast
 import os
 import re

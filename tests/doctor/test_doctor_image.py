@@ -1,7 +1,5 @@
 """``doctor --image`` reports on good and bad images, and this repository's image is built as it requires."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Fixtures for tests of T5X's recorded behavior, in the embedded T5X or in the user's own."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 With T5X on the path, this program prints the record: ``python language_model.py > ../reference/decoder_only.json``.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 from collections.abc import Callable

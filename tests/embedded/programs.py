@@ -1,7 +1,5 @@
 """Runs ``python -m t5x.…`` in a forked process (see ``conftest.py``), and reads its files there."""
 
-from __future__ import annotations
-
 import os
 import runpy
 import sys

@@ -4,8 +4,6 @@
 nothing heavy.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

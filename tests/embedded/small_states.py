@@ -1,7 +1,5 @@
 """Train states of two parameters, small enough that every number is known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.core

@@ -1,7 +1,5 @@
 """Adafactor updates parameters as its paper says, computed here again in NumPy."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.core

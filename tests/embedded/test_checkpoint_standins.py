@@ -1,7 +1,5 @@
 """Generated checkpoints have the layouts of real ones, and can be restored wherever T5X restores those."""
 
-from __future__ import annotations
-
 import functools
 import types
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checkpoint layouts are recognized, pinned, kept by a metric, divided over devices, and read from TensorFlow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Checkpoints in T5X's own layout, which public models have, are read and written as T5X does."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Checkpoints in orbax layout are read and written as T5X does."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Sampling takes the requested tokens, and beam search finds the best sentences; both stop where they should."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

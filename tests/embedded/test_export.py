@@ -1,7 +1,5 @@
 """Models are exported as SavedModels that return T5X's numbers for texts, and train steps compile without devices."""
 
-from __future__ import annotations
-
 import functools
 import sys
 import types

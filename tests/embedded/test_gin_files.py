@@ -1,7 +1,5 @@
 """Gin files bind the same values as T5X's, and programs parse Gin's flags as T5X's do, or use Fiddle instead."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

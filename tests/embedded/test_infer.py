@@ -1,7 +1,5 @@
 """Evaluation and inference of checkpoints yield T5X's results from its checkpoint, none of them twice and none lost."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

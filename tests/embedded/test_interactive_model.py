@@ -1,7 +1,5 @@
 """interactive_model: a tiny model trains and infers on texts with T5X's numbers."""
 
-from __future__ import annotations
-
 import enum
 import os
 from collections.abc import Iterator

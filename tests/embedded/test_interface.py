@@ -1,7 +1,5 @@
 """Every public module offers T5X's names with T5X's parameters, defaults, members and bases, also to Gin and pickle."""
 
-from __future__ import annotations
-
 import enum
 import importlib
 import inspect

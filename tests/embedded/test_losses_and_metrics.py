@@ -1,7 +1,5 @@
 """Losses and their gradients follow the textbook formulas; metrics merge, and models report those of a batch."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,7 +1,5 @@
 """An encoder-decoder model trains on its features, and its predictions are as likely as its scores say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

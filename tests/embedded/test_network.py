@@ -1,7 +1,5 @@
 """The T5 networks have T5X's parameters, attend only to the positions that they may see, and compute their formulas."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """The decoder alone has T5X's parameters, learns, scores and predicts as T5X's does, and its cache changes nothing."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any

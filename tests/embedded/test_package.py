@@ -1,7 +1,5 @@
 """The package itself: its names, the modules that it imports when used, where names are defined, and what is absent."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """Partitioners divide data, parameters and functions by axis names, over the mesh that T5X has on each slice."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

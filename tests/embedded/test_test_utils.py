@@ -1,7 +1,5 @@
 """test_utils, for tests of T5X code, and disable_gc_during_import, for programs that start slowly."""
 
-from __future__ import annotations
-
 import builtins
 import gc
 import sys

@@ -1,7 +1,5 @@
 """Training runs, evaluates and saves at the steps of its schedule, as T5X was observed to do."""
 
-from __future__ import annotations
-
 import gc
 import re
 from collections.abc import Callable

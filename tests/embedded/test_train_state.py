@@ -1,7 +1,5 @@
 """Train states and optimizers convert to dicts and back; the dicts are compared, merged and renamed leaf by leaf."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import flax.core

@@ -1,7 +1,5 @@
 """Programs train as T5X's do, step by step, resume as if never stopped, and say in one line what cannot run."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

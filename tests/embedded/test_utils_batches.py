@@ -1,7 +1,5 @@
 """Batches are placed on the mesh as the partitioner requires, row by row, and read without being consumed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

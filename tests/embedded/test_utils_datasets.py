@@ -1,7 +1,5 @@
 """Datasets are read with the shards, order and vocabularies of their config; mistakes are named."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 import types

@@ -1,7 +1,5 @@
 """Whole datasets are predicted: every example once, in order, with its own auxiliary values."""
 
-from __future__ import annotations
-
 import types
 from typing import Any
 

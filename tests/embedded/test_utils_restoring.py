@@ -1,7 +1,5 @@
 """The right checkpoint is found and read with the settings of its config. Gaps are filled only if requested."""
 
-from __future__ import annotations
-
 import functools
 import re
 import types

@@ -1,7 +1,5 @@
 """Learning rates, and the steps of listed checkpoints, follow their schedules."""
 
-from __future__ import annotations
-
 import jax
 import jax.numpy as jnp
 import pytest

@@ -1,7 +1,5 @@
 """Each part of a train state is made on its own devices, by the names of its axes, which rules may change."""
 
-from __future__ import annotations
-
 import types
 from pathlib import Path
 from typing import Any

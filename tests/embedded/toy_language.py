@@ -4,8 +4,6 @@ The next token depends on the last two. The decoder knows the last one; the one 
 decoder that mixes up the rows of the cache finds something else.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Sequence

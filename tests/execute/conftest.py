@@ -1,7 +1,5 @@
 """Runs of tiny configs with the embedded T5X, forked from one warmed process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 This is for a fork of a process that has imported SeqIO and converted nothing.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """A run that reports its imports and conversions after the fork."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Objects for runs: steps of models in a process that shares them, and the settings of libraries in a brief process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

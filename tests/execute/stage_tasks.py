@@ -1,7 +1,5 @@
 """The recorded cases' tasks, and broken tasks, each with one mistake that users make."""
 
-from __future__ import annotations
-
 import concurrent.futures
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 The mistakes in broken copies of the sample configs are in tests/sample_tasks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

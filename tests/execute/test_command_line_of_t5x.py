@@ -1,7 +1,5 @@
 """Modules find T5X's own command line in sys.argv, and a module that cannot read it fails here as it does in T5X."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Callable

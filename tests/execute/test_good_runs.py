@@ -1,7 +1,5 @@
 """Green here means green on the job: whole runs through T5X's own train, evaluate and infer."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

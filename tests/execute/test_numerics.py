@@ -3,8 +3,6 @@
 With --exact-numerics, a run's losses equal those of T5X's own program to the bit; without it, they are close.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

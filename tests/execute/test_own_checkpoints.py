@@ -1,7 +1,5 @@
 """Runs that restore the user's own full-size checkpoint, which is in a bucket that the user provided."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import hashlib
 import os

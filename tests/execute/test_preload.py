@@ -1,7 +1,5 @@
 """Work that a zygote of runs has done once is not repeated in each run."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle

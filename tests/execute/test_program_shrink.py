@@ -1,7 +1,5 @@
 """Programs under ``exec --shrink`` shrink their config themselves."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Runs that start from a published model, whose stand-in has the contents of such models, and runs at gs://."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Shrinking rebinds the literals behind the bindings, and everything that reads them follows. Needs only gin."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from pathlib import Path

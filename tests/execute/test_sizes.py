@@ -1,7 +1,5 @@
 """Shrinking preserves everything that the mesh and T5X check, and the contents of a transformed checkpoint."""
 
-from __future__ import annotations
-
 import functools
 import types
 from typing import Any

@@ -1,7 +1,5 @@
 """A stage is green only if the work that it claims was observed: checkpoints, examples, numbers, lines, steps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Requests to an emulated Google Cloud's REST APIs without a client library, and shell commands."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import urllib.error

@@ -1,7 +1,5 @@
 """A Python process that runs code for tests. Only its environment redirects it to an emulated Google Cloud."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """What a listing should show, found name by name as Google's documentation describes it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from t5x_harness.google.storage.names import compile_glob

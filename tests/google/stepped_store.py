@@ -1,7 +1,5 @@
 """Two actors that use one state concurrently, step by step, in an order that a test chooses."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Clients see faults as they would see Google's; requests are recorded; a fault that was not hit fails its test."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import urllib.error

@@ -1,7 +1,5 @@
 """The emulated Google Clouds of a session's runs: fresh buckets for each run, copied from the user's folder."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

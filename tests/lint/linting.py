@@ -1,7 +1,5 @@
 """Writes configs into a folder and reads or lints them there, with the embedded T5X."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

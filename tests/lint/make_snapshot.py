@@ -7,8 +7,6 @@ installed, also when that extra asks for another version of a library::
     python tests/lint/make_snapshot.py seqio optax
 """
 
-from __future__ import annotations
-
 import ast
 import enum
 import importlib

@@ -1,7 +1,5 @@
 """A file's classification as a run config, a fragment or broken gives its reason."""
 
-from __future__ import annotations
-
 import pytest
 from linting import PRETRAIN, RUN, T5X, TINY, Folder, classify
 

@@ -1,7 +1,5 @@
 """Findings name the place, the values that disagree and the fix."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

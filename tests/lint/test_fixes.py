@@ -1,7 +1,5 @@
 """Automatic fixes: only mistakes whose meaning is clear are fixed, and no fix makes a config worse."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """Lookalikes: strings in place of other types, and characters, macros and imports in place of each other."""
 
-from __future__ import annotations
-
 import pytest
 from linting import RUN, Folder
 

@@ -1,7 +1,5 @@
 """Findings of every stage are on one of the user's lines, never in a library's gin file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

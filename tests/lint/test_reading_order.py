@@ -1,7 +1,5 @@
 """The reader gets Gin's results: same files, same order, same winners; and it knows the place of each value."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from linting import PRETRAIN, RUN, T5X, TINY, Folder, lint

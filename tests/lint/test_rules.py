@@ -1,7 +1,5 @@
 """Every rule is collected, explains itself, finds its bad example's mistake and nothing in its good example."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

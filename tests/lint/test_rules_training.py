@@ -1,7 +1,5 @@
 """Runs that start but are probably not as intended: checkpoints, paths, seeds, schedules, numbers."""
 
-from __future__ import annotations
-
 import pytest
 from linting import FINETUNE, PRETRAIN, RUN, TINY, Folder
 

@@ -1,7 +1,5 @@
 """The reader's result for a config equals Gin's state after parsing it: the same bindings with the same values."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

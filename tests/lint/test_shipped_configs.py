@@ -4,8 +4,6 @@ The configs of a real T5X are linted if one is installed, or if ``T5X_HARNESS_TE
 package ``t5x``.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

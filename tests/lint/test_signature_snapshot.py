@@ -1,7 +1,5 @@
 """The rules know the names in the recorded T5X and in the libraries that the harness requires."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """Findings are silenced by code or by a comment and are counted, and no other finding is silenced."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """With any content of a gin file, and in any place, the reader and the command finish and report one clear thing."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """Values that a later statement undoes, in one file or across includes or files, and macros that nothing reads."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Facts that the source of modules shows for certain are found without imports, in several threads at once."""
 
-from __future__ import annotations
-
 import ast
 import gc
 import sys

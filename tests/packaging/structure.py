@@ -3,8 +3,6 @@
 ``python tests/packaging/structure.py`` prints the counts. The tests next to it check those that must stay at zero.
 """
 
-from __future__ import annotations
-
 import ast
 import collections
 import dataclasses

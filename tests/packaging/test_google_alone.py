@@ -1,7 +1,5 @@
 """The emulated Google Cloud knows nothing about T5X. It receives all information about jobs when it starts."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

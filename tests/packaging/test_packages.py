@@ -1,7 +1,5 @@
 """The wheel is complete, although its packages are listed by hand because top-level folders are mapped into one."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import itertools
 import tomllib

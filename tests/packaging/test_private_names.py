@@ -1,7 +1,5 @@
 """Private names of other libraries occur only in upstream/, where a test of each name fails once it is removed."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

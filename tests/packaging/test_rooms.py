@@ -5,8 +5,6 @@ docs/architecture.md draws the same order. The package's ``__init__`` is a room 
 names of all rooms.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

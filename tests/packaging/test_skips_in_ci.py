@@ -1,7 +1,5 @@
 """A skip of a test or file that is not on the list fails in CI, with and without xdist."""
 
-from __future__ import annotations
-
 import pytest
 
 TESTS = """

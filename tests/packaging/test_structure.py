@@ -1,7 +1,5 @@
 """Rules that keep the package plain: short files, descriptive names, and each value built in one place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from structure import (

@@ -1,7 +1,5 @@
 """Plans configs on the examples' tiny task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Equal layers are one row with a factor, rows show which mesh axis cuts what, and hosts read the right parts."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any

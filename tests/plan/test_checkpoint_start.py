@@ -1,7 +1,5 @@
 """The checkpoint that a run starts from, the reason, and the problems of the one that the config names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A checkpoint's tree, read from its metadata in each layout, against the model's."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 import types

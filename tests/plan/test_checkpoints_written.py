@@ -1,7 +1,5 @@
 """The plan predicts the checkpoints that a run then writes."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable
 

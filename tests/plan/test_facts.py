@@ -1,7 +1,5 @@
 """The plan's facts about a run, in words and numbers, at the sizes that the config names."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The golden plan: the same text for the same plan, differences that name bindings, and the place of its file."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The steps at which a learning rate turns are found exactly, from a warm-up of a few steps to a million steps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

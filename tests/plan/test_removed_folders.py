@@ -1,7 +1,5 @@
 """Folders in a bucket that orbax would remove are reported, and so is the command that T5X's writer needs."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path

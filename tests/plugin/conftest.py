@@ -1,7 +1,5 @@
 """A folder of gin configs for pytest to collect, with the embedded T5X."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """An object that tries every way to reach the network; imported by the runs."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import socket

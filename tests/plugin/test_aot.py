@@ -1,7 +1,5 @@
 """Programs compiled for a TPU: as a stage of a config, and as numbers that a test asserts with ``t5x_aot``."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path

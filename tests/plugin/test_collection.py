@@ -1,7 +1,5 @@
 """Run configs, but not fragments, become items, one for each stage; the user chooses which are collected."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Configs behave as pytest users expect: -n, -x, --lf, -k, JUnit, golden plans, runs ahead."""
 
-from __future__ import annotations
-
 import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence

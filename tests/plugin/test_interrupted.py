@@ -1,7 +1,5 @@
 """Ctrl-C in a session with runs: nothing is left, all results so far are printed, and a second one spoils nothing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The markers are documented, strict, and mean what they say; without them the plugin costs almost nothing."""
 
-from __future__ import annotations
-
 import pytest
 
 from t5x_harness.promotion.marker import selects_only

@@ -1,7 +1,5 @@
 """Smoke tests and runs reach only loopback, are told so, and can be allowed more; nothing else is affected."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Options and ini values are checked when they are read, and messages show the form that they take."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The reports that pytest leaves for others: JUnit properties, GitHub's annotations and step summary, quiet notes."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from importlib.metadata import version

@@ -1,7 +1,5 @@
 """Unmodified S3 clients find the test's own store."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """``t5x_run``: the sources of its settings, failed runs as a test sees them, and tasks from ``tiny_task``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Promoting sessions are forked from a process that has imported Google's library, because imports take most time."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A session of pytest in a fork of a process that has imported pytest and Google's library (see ``conftest.py``)."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

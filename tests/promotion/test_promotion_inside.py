@@ -1,7 +1,5 @@
 """A shipped test is packed with listed files, unpacked only into its folder, and reported as pytest saw it there."""
 
-from __future__ import annotations
-
 import io
 import subprocess
 import sys

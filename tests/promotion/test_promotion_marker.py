@@ -1,7 +1,5 @@
 """The marker ``tpu``: the ``-m`` expressions that promote, its valid arguments, and its inertness otherwise."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The terminal's output while a promoted run's job is at work."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

@@ -1,7 +1,5 @@
 """Results derived from a job's end and its files: findings with fixes, stages, predictions, progress, and orders."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Complete promoted runs with Google's SDK, and their devices: a run on the CPU of a TPU's host fails."""
 
-from __future__ import annotations
-
 import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Jobs of a session: refused before they cost money, limited in number, and canceled at its end and by Ctrl-C."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import signal

@@ -1,7 +1,5 @@
 """Where promoted tests would run: all missing values are named at once, and many places may set them, even fixtures."""
 
-from __future__ import annotations
-
 import functools
 import shutil
 from collections.abc import Callable

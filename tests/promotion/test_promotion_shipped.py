@@ -1,7 +1,5 @@
 """Complete shipped tests: packed, sent with Google's SDK, run in a job, and reported here like local ones."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The marker's ``steps`` and ``full_size``: the job's bindings; a job that does not fit its slice is not sent."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import shutil

@@ -6,8 +6,6 @@ evaluation and inference on TFDS as people start them on Vertex AI. ``others`` h
 cached examples, and TFExamples for inference. ``networks`` has T5X's own configs of a language model and of umT5.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

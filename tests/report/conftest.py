@@ -1,7 +1,5 @@
 """A repository with configs, which are linted as by the command."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs in the form that writers get: one that passed, one that lint stopped."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from t5x_harness.findings.text import columns

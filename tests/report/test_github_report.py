@@ -1,7 +1,5 @@
 """The output for a GitHub workflow: commands that GitHub parses back to the original text, and a Markdown page."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable

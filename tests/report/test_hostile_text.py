@@ -1,7 +1,5 @@
 """Text from users' files is shown in every format of a report, and acts in none."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

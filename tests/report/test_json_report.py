@@ -1,7 +1,5 @@
 """The JSON document follows its schema; values that cross processes as JSON come back with their types."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

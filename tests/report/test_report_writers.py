@@ -1,7 +1,5 @@
 """The whole, the quiet and the brief text report say everything once, do not show notes, and fit the terminal."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

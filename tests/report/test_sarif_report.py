@@ -1,7 +1,5 @@
 """SARIF follows the standard and is the same on every machine; JUnit's XML matches pytest's for the same stages."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

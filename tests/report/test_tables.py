@@ -1,7 +1,5 @@
 """A table's columns line up, no matter what is in its cells."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

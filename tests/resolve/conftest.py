@@ -1,7 +1,5 @@
 """Resolves configs on tasks written in the test."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

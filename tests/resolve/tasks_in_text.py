@@ -1,7 +1,5 @@
 """Modules with tasks, as text that a test writes to files, and the findings of resolving them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """Resolve always ends, no matter what a user's source does, and reports what it did not see."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

@@ -1,7 +1,5 @@
 """Resolve's findings about mistakes in the data: the words, the values, and the line."""
 
-from __future__ import annotations
-
 import pytest
 from tasks_in_text import INFER_EVAL, READ, SOURCE, STEPS, Find, Resolve, module, of
 

@@ -1,7 +1,5 @@
 """Resolve calls metrics and postprocessors as an evaluation would, hours before the evaluation could."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import seqio

@@ -1,7 +1,5 @@
 """Each exception in the table is really raised, and reported as the right finding."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

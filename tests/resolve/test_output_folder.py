@@ -1,7 +1,5 @@
 """Files that earlier jobs left in a job's output folder are reported before the job starts."""
 
-from __future__ import annotations
-
 from tasks_in_text import Resolve
 
 from t5x_harness.findings.rule import FILES, inferred, trained

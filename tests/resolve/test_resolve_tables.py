@@ -1,7 +1,5 @@
 """Resolve's facts about data without a mistake: tables of vocabularies, features, sources, rates, metrics."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

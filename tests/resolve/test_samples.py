@@ -1,7 +1,5 @@
 """Reading stops at its bounds, and a sample knows sizes, ends, and rows as SeqIO would pack them."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator

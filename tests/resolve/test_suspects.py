@@ -1,7 +1,5 @@
 """The bindings that an exception is about, with configurables of this file in place of T5X's. Needs only gin."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

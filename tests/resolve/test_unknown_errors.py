@@ -1,7 +1,5 @@
 """Exceptions that no rule knows: which one of a chain is reported, who raised it, and its first sentence."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util

@@ -1,7 +1,5 @@
 """Runs the examples of rules through resolve and plan, most of them in a shared process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """An executor that runs nothing, for tests of how a run handles the answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A promoted run's job receives bindings for all changes, and the files of this machine that it lacks are reported."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace

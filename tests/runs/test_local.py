@@ -1,7 +1,5 @@
 """Stages in a run's process, and every end of that process as a failed stage. Needs no JAX."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable, Mapping

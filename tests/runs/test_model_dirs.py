@@ -1,7 +1,5 @@
 """A run's folder is its own: refused if it cannot be, removed if nothing was written into it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

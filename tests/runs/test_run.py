@@ -1,7 +1,5 @@
 """A run's stages run once each, in order, and only after those that they need; every process is ended."""
 
-from __future__ import annotations
-
 import functools
 import types
 from pathlib import Path

@@ -3,8 +3,6 @@
 A run that is ended from outside has failed at its current stage, and every report shows that.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """No finding is longer than a page, regardless of its parts."""
 
-from __future__ import annotations
-
 import json
 
 from t5x_harness.spec import Finding, Severity, Stage

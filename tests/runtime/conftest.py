@@ -1,7 +1,5 @@
 """Ways in which T5X can be installed, as small fakes in separate folders."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

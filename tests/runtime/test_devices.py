@@ -1,7 +1,5 @@
 """Forced CPU devices are set before JAX's backend exists, or refused with a fix."""
 
-from __future__ import annotations
-
 import pytest
 
 from t5x_harness.slices.devices import device_environment

@@ -1,7 +1,5 @@
 """`t5x-harness exec -- COMMAND` runs any command with the harness's t5x, devices and mesh."""
 
-from __future__ import annotations
-
 import ast
 import os
 import shutil

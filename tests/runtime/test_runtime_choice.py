@@ -1,7 +1,5 @@
 """An installed T5X wins, however it is installed; without one, the embedded T5X is used."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs of the sample configs, forked from one process that has imported the embedded T5X."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

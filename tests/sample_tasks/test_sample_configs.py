@@ -3,8 +3,6 @@
 One of each kind is run here. ``tox run -e smoke`` runs all of them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The data of the sample tasks is what the script makes, and is correct in both languages, split and scored."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A field with an option can be set everywhere that its declaration names, without another line of code."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Callable

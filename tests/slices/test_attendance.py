@@ -1,7 +1,5 @@
 """A waiting process of a pod names the processes that it is waiting for, until they have started."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 import subprocess

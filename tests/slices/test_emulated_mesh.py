@@ -3,8 +3,6 @@
 Each case is a separate process, because JAX creates one backend per process.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A planned mesh is the mesh that T5X builds on the slice, device for device, or the same refusal."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A slice's name determines the devices that JAX sees on it, in libtpu's order."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

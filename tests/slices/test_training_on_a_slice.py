@@ -1,7 +1,5 @@
 """T5X trains on the emulated mesh: the recorded losses, with the parameters divided as on the slice."""
 
-from __future__ import annotations
-
 import base64
 import json
 import math

@@ -1,7 +1,5 @@
 """TFDS builders for tests. None of their data can be downloaded."""
 
-from __future__ import annotations
-
 import tensorflow as tf
 import tensorflow_datasets as tfds
 

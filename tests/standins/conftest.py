@@ -1,7 +1,5 @@
 """Runs of configs whose vocabulary, checkpoint and data no test can reach, forked from one warmed-up process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

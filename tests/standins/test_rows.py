@@ -1,7 +1,5 @@
 """Rows that a user declares are read and checked, and ``load_dataset`` returns them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Configs that name what is out of reach, or that are in buckets, run unchanged; reports say what was generated."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

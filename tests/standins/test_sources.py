@@ -1,7 +1,5 @@
 """Replacements for tasks' sources: the user's rows, and generated TFDS data with the builder's own features."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Stand-ins that commands under ``exec --standins=missing`` make for themselves."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """T5X's pretraining example runs without the package ``t5``: its task has a stand-in, and C4 is generated."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Generated vocabularies have the right sizes and special ids, decode what they encode, and work in SeqIO."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

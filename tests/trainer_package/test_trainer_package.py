@@ -1,7 +1,5 @@
 """The sample trainer: run here, as several replicas, built into the distribution that jobs install, and in jobs."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Libraries still have every private name that upstream/ uses, or the failure names both."""
 
-from __future__ import annotations
-
 import functools
 import importlib.metadata
 import json

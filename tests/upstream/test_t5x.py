@@ -1,7 +1,5 @@
 """The harness's changes of T5X, in a T5X that has the names to change and in a fork that lacks them."""
 
-from __future__ import annotations
-
 import sys
 import types
 from collections.abc import Callable, Iterator

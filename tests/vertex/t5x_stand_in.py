@@ -3,8 +3,6 @@
 Macros in the config control it: ``STAND_IN_SECONDS`` is the time that it runs, ``STAND_IN_STATUS`` its exit status.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import sys

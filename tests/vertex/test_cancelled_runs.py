@@ -1,7 +1,5 @@
 """Runs in experiments end with the jobs that Ctrl-C cancels, not only when somebody attaches to the jobs."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Scalars are read from event files as TensorFlow reads them, even from files that are still growing."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Iterator

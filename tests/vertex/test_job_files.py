@@ -1,7 +1,5 @@
 """The files staged for a job: its gin files and the user's modules; and local files that the job will lack."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A job's log is read from where reading stopped, and names the job's devices, which submit reports at the end."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The emulated Vertex AI's knowledge of T5X: which images contain T5X, and how their scripts run here."""
 
-from __future__ import annotations
-
 import pytest
 
 from t5x_harness.google.vertex.jobs.programs import find_image

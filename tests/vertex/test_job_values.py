@@ -1,7 +1,5 @@
 """The values that users give for a job: its machine and chip-hours, bindings, target, and secret variables."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Waiting ends with the job, however that ends, with the time limit, or with Ctrl-C, which is never lost."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import socket

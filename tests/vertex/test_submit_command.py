@@ -1,7 +1,5 @@
 """``t5x-harness submit`` before anything is sent: the jobs that it shows, and the mistakes that it refuses."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Jobs from gin files to metrics and lineage, on the emulated Vertex AI and with Google's own SDK."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

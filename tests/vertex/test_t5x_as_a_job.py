@@ -4,8 +4,6 @@ The notebook's cells resemble those of the public notebook for getting started w
 helpers. The SDK sends and follows the notebook's jobs in a separate process.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

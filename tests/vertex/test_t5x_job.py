@@ -1,7 +1,5 @@
 """T5X runs as messages for CreateCustomJob."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Errors of Google's libraries become VertexErrors, which name the request, the reason and the fix."""
 
-from __future__ import annotations
-
 import pytest
 
 from t5x_harness.vertex.errors import VertexError, as_vertex_error

@@ -1,7 +1,5 @@
 """A zygote without preloads, which is ready in a tenth of a second, and helpers of the tests."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator

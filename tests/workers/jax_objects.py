@@ -1,7 +1,5 @@
 """Objects that use the stack in the tests' runs."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path

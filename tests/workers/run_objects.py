@@ -1,7 +1,5 @@
 """Objects for the tests to hold in runs; imported by the runs, not by the tests."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import os

@@ -1,7 +1,5 @@
 """The compile cache is in the user's chosen folder, separate for each JAX and CPU, and does not grow without bound."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The traces of a dead process are described in words, and describing them never fails."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

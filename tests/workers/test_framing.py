@@ -1,7 +1,5 @@
 """Messages survive any splitting of the stream, and garbage is reported."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 

@@ -3,8 +3,6 @@
 Only these tests of this folder import JAX, in other processes, so they take seconds.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """No process, descriptor or zombie outlives its run, however that ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Folders of dead processes are removed, except the last ones; folders in use never are."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Progress rewrites one line on a terminal and prints few lines elsewhere."""
 
-from __future__ import annotations
-
 import io
 import itertools
 

@@ -1,7 +1,5 @@
 """A run answers calls, in a process of its own that is like a fresh one or, for a debugger, in the caller's."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import os
 import re

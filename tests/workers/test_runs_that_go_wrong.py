@@ -1,7 +1,5 @@
 """Anything that happens to a run is reported with the end of its log, and never hangs or harms the caller."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

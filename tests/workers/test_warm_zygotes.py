@@ -1,7 +1,5 @@
 """A zygote that is kept forks runs for other sessions if its imports equal those that they would have made."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

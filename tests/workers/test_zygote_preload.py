@@ -1,7 +1,5 @@
 """The zygote imports once, refuses modules that cannot be forked, and names the one at fault."""
 
-from __future__ import annotations
-
 import os
 import signal
 import textwrap

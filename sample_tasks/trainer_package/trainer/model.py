@@ -1,7 +1,5 @@
 """Logistic regression: the model that the trainer trains, and the points that it learns from."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -4,8 +4,6 @@ Every replica trains on its share of the points and leaves its model among the c
 for all of them and saves their average.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

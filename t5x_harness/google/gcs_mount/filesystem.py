@@ -10,8 +10,6 @@ All changes of the tree happen under the lock on the store's files, which Cloud 
 compares generations.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Makes this process see a store at ``/gcs``."""
 
-from __future__ import annotations
-
 import enum
 import os
 import sys

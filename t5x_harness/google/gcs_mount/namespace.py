@@ -6,8 +6,6 @@ capability, helper or set-uid program if the kernel lets ordinary users create n
 Only the standard library is used, because this runs in front of commands and has to load in milliseconds.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import stat

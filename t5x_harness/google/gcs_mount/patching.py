@@ -8,8 +8,6 @@ training jobs use: ``open``, ``os`` and code on top of them (``pathlib``, ``shut
 (``from os import stat``).
 """
 
-from __future__ import annotations
-
 import builtins
 import functools
 import io

@@ -1,7 +1,5 @@
 """Finds out by trying how this machine can show ``/gcs``, and makes commands that see it."""
 
-from __future__ import annotations
-
 import functools
 import os
 import re

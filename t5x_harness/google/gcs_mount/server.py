@@ -1,7 +1,5 @@
 """The process behind a mount in the mode ``fuse``, and the messages that the kernel sends it (linux/fuse.h)."""
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import errno

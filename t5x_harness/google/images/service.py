@@ -1,7 +1,5 @@
 """Registries of container images, limited to the question of which exist. Globs declare images without contents."""
 
-from __future__ import annotations
-
 import dataclasses
 import fnmatch
 import functools

@@ -1,7 +1,5 @@
 """The hosts that are Google's: one list, for the certificate and for the proxy."""
 
-from __future__ import annotations
-
 import ipaddress
 
 METADATA_HOSTS = ("metadata.google.internal", "169.254.169.254")

@@ -1,7 +1,5 @@
 """Parses heads and bodies of HTTP/1.1 requests, and frames answers."""
 
-from __future__ import annotations
-
 import http
 import re
 from email.utils import formatdate

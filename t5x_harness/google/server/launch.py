@@ -1,7 +1,5 @@
 """Starts a server in a separate process, waits until it is ready, and ends it."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import select

@@ -1,7 +1,5 @@
 """A port of the server, which accepts only connections of its own user, and the open connections of all ports."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

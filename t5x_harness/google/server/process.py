@@ -1,7 +1,5 @@
 """The server: its ports, the services on them, and its life cycle."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import functools

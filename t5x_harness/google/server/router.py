@@ -4,8 +4,6 @@ Every client gets a token that is good for Cloud Storage. Only a client that sig
 session's own token, with which jobs can be started. Accounts and their permissions are not emulated.
 """
 
-from __future__ import annotations
-
 import asyncio
 import functools
 import json

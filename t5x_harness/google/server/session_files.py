@@ -4,8 +4,6 @@ All of it is new for each session and is only in the session's folder, so that n
 later.
 """
 
-from __future__ import annotations
-
 import datetime
 import json
 import os

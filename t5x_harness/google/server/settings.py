@@ -1,7 +1,5 @@
 """The settings that a server starts with, and the ports and paths that it reports."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

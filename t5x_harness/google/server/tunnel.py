@@ -1,7 +1,5 @@
 """The proxy: Google's hosts are answered here, and all others refused. Nothing passes through to a network."""
 
-from __future__ import annotations
-
 import asyncio
 import collections
 import contextlib

@@ -7,8 +7,6 @@ the folder ``a``. Every call but ``new_name`` and ``drop`` also needs the lock o
 the tree.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import itertools

@@ -1,7 +1,5 @@
 """Buckets: those in the database, and every folder in ``buckets/`` whose name is valid for a bucket."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import time

@@ -8,8 +8,6 @@
 <root>/.PRODUCT/reserve      space that is freed when the disk is full, so that objects can be read and deleted
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl

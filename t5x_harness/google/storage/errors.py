@@ -1,7 +1,5 @@
 """The errors of storage, with the status, the reason and the code that Google's JSON and XML APIs return."""
 
-from __future__ import annotations
-
 
 class StoreError(Exception):
     """A request that the store refuses."""

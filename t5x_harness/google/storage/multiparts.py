@@ -1,7 +1,5 @@
 """Multipart uploads of the XML API: parts arrive in any order and at the same time, and are joined at the end."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The names of buckets and objects: what Google allows, and the globs of ``matchGlob``."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Callable, Iterable

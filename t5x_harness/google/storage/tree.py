@@ -1,7 +1,5 @@
 """The folder that shows a bucket: which files and folders it has, and which folders names of objects imply."""
 
-from __future__ import annotations
-
 import bisect
 import dataclasses
 import errno

@@ -1,7 +1,5 @@
 """Resumable uploads: received bytes survive broken connections and killed servers until the upload ends."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import fcntl

@@ -1,7 +1,5 @@
 """Answers: JSON, the errors of both APIs, and streamed media."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The application: it routes a request, or each call of a batch, to its API; errors also have that API's form."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """The JSON API of buckets."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

@@ -1,7 +1,5 @@
 """Calls of the store for requests: from the event loop, and under HTTP's own conditions."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -1,7 +1,5 @@
 """Cloud Storage with faults and a record of requests: an application that wraps the one that answers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

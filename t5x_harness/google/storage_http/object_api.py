@@ -1,7 +1,5 @@
 """The JSON API of objects: resources, listings, media, compose, copy, rewrite and move."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import binascii

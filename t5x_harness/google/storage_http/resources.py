@@ -1,7 +1,5 @@
 """Parameters and JSON of requests as values of the store, and buckets and objects as the JSON API shows them."""
 
-from __future__ import annotations
-
 import base64
 import dataclasses
 import functools

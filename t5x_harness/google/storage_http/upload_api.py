@@ -1,7 +1,5 @@
 """The upload API: media in one request, media with a resource, and resumable uploads."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import AsyncIterator

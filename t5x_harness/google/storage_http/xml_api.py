@@ -1,7 +1,5 @@
 """The XML API: objects by their address, listings of a bucket, and multipart uploads."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """Checks of requests about TPU VMs: accelerator types, runtime versions and zones, and the types of all fields."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Iterator, Mapping

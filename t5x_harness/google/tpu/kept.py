@@ -1,7 +1,5 @@
 """All TPU VMs, queued resources and operations: one value in the state, so that each change is one write."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

@@ -6,8 +6,6 @@ processes by name end only processes of the worker. Like ``remote_shell``, this 
 only the standard library.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getopt
 import os

@@ -5,8 +5,6 @@ real programs. ``gcloud`` is always the real one, but ``gcloud init`` may ask qu
 user's home. This file is run by its path, and imports only the standard library, so that it starts quickly.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import dataclasses

@@ -1,7 +1,5 @@
 """The Cloud TPU API over HTTP, and the part of Compute Engine that gcloud also uses."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 import threading

@@ -1,7 +1,5 @@
 """TPU VMs, queued resources and operations, and their life cycles."""
 
-from __future__ import annotations
-
 import datetime
 import random
 import re

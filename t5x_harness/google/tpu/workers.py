@@ -7,8 +7,6 @@ locks, which Linux has ignored since 2.4. In a sandbox that does not allow this 
 environment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

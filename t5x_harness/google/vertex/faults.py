@@ -1,7 +1,5 @@
 """The faults that an emulated Vertex AI injects, the armed ones among them, and its record of requests."""
 
-from __future__ import annotations
-
 import dataclasses
 import fnmatch
 import re

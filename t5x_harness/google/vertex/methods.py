@@ -1,7 +1,5 @@
 """The emulated methods of Vertex AI, each with the function that answers it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from t5x_harness.google.vertex import models

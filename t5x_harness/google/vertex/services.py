@@ -3,8 +3,6 @@
 ``methods`` has the function for each method, and ``wire.api`` calls it with requests.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import threading

@@ -1,7 +1,5 @@
 """The options and settings of the emulated Vertex AI."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping

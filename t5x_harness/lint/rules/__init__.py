@@ -1,7 +1,5 @@
 """The lint rules, one small module each; to add a rule, add a module here; nothing else has to be edited."""
 
-from __future__ import annotations
-
 from t5x_harness.findings.rule import rules_in
 from t5x_harness.spec import Stage
 

@@ -1,7 +1,5 @@
 """GIN16, GIN17, GIN32 and GIN33: gin files that cannot be read."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path

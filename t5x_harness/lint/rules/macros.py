@@ -1,7 +1,5 @@
 """GIN01, GIN02, GIN03, GIN18, GIN21 and GIN27: macros that are unread, undefined or left open."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

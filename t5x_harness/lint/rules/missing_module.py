@@ -1,7 +1,5 @@
 """GIN15: imports of missing modules."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

@@ -1,7 +1,5 @@
 """GIN12, GIN31 and AUX02 to AUX05: configs of another mode, for several binaries, or for auxiliary jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head

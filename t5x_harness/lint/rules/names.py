@@ -1,7 +1,5 @@
 """GIN13, GIN14 and GIN20: parameters and symbols that T5X does not have, and references that lack their ``()``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head, training

@@ -1,7 +1,5 @@
 """GIN09, GIN23, GIN36, MSH02, MSH03 and MSH14: numbers that T5X, a slice, or the comment next to them contradicts."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

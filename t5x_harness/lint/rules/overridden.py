@@ -1,7 +1,5 @@
 """GIN04, GIN05, GIN06, GIN30 and GIN34: bindings that others undo, and scopes that nothing opens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head

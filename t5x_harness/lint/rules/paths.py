@@ -1,7 +1,5 @@
 """CKP11, CKP12, CKP25, GCS03, GCS08, GCS10 and GCS11: names of output folders and checkpoints."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

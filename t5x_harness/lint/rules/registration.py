@@ -1,7 +1,5 @@
 """GIN10, GIN11, GIN28 and GIN29: names that Gin does not know at the place of their use."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head

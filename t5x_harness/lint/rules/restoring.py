@@ -1,7 +1,5 @@
 """CKP04, CKP05, CKP17, CKP18 and CKP19: checkpoints that a run cannot start from as the config asks."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """CKP14, CKP15, CKP23 and POD07: which checkpoints a run keeps, and whether it can be repeated."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 

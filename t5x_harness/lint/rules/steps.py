@@ -1,7 +1,5 @@
 """MSH12, CKP01, CKP02 and GIN24 to GIN26: periods, steps, learning rates and losses that do not fit together."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """GIN08, GIN35, CKP20, INF04, INF09 and MOD03: strings in place of other types, or that T5X does not know."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import re

@@ -1,7 +1,5 @@
 """GIN07, GIN19 and VTX07: text that Gin cannot parse."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """PLN01: a plan that differs from the golden plan."""
 
-from __future__ import annotations
-
 from t5x_harness.findings.rule import Rule, trained, training
 
 PLN01 = Rule(

@@ -1,7 +1,5 @@
 """The rules of resolve, one module for each topic; new modules here are found automatically."""
 
-from __future__ import annotations
-
 from t5x_harness.findings.rule import rules_in
 from t5x_harness.spec import Stage
 

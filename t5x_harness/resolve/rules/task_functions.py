@@ -1,7 +1,5 @@
 """SEQ06, SEQ20 to SEQ24, SEQ37, SEQ40 and INF12: functions of a task that raise, or whose results SeqIO cannot use."""
 
-from __future__ import annotations
-
 from t5x_harness.findings.rule import Rule, evaluating, task_files, training
 
 _REGISTERED = "seqio.TaskRegistry.add("

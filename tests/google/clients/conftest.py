@@ -3,8 +3,6 @@
 Only the environment redirects them to the emulated Google Cloud.
 """
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import importlib.util

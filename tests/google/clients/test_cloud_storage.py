@@ -1,7 +1,5 @@
 """google-cloud-storage in this process, with all features that trainers' scripts use."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Callable
 from pathlib import Path

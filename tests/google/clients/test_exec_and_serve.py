@@ -1,7 +1,5 @@
 """Clients under ``t5x-harness exec --google`` and ``serve`` get Google's own errors."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """Faults with unmodified clients: they try again, and their writes are complete; or they give up with an error."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """gcsfs, fsspec and libraries that are based on them, in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """``gcloud storage`` and ``gsutil``, if they are installed."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path

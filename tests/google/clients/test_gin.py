@@ -4,8 +4,6 @@ Neither T5X nor gin has its own reader for buckets (gin.tf, which had one, fails
 registers TensorFlow's reader with gin.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

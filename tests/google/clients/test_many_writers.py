@@ -1,7 +1,5 @@
 """Eight processes write to one database, and to their own objects, while storage fails: nothing is lost."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """TensorFlow, whose storage addresses are compiled in, through the proxy and TLS."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """tensorstore, orbax's checkpoints that are based on it, and etils.epath."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A store's folder with one bucket, and fixtures to access it through ``/gcs`` from other processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """An object that forked runs import and hold."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from typing import Any

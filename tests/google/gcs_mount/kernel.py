@@ -1,7 +1,5 @@
 """Sends the kernel's requests to the server of a mount in this process; needs no /dev/fuse."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

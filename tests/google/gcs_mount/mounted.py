@@ -1,7 +1,5 @@
 """A process that sees a store through a private mount, and makes the requested system calls."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

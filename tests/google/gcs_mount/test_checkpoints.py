@@ -1,7 +1,5 @@
 """Checkpoints at /gcs: a folder saves and restores them; the mode fuse restores them, but refuses to save."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

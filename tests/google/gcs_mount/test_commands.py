@@ -1,7 +1,5 @@
 """Commands see the store at /gcs, are unchanged in all other respects, and leave nothing behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

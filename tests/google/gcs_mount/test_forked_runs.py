@@ -1,7 +1,5 @@
 """A forked run whose environment names a store sees it at /gcs, and is otherwise like any other run."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """After a kill of a server or a mount in the middle of an operation, both sides keep what was acknowledged."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

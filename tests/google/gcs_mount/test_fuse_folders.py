@@ -1,7 +1,5 @@
 """Folders at a mount, next to Cloud Storage's own API, which knows only names of objects; and names that it refuses."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

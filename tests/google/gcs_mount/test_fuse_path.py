@@ -1,7 +1,5 @@
 """`fuse_path`: a bucket with three addresses, in this process, in processes that a test starts, and in runs."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

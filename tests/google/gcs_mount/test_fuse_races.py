@@ -1,7 +1,5 @@
 """Processes at a mount race with Cloud Storage's own API: the answers that both got must be consistent."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Kernel requests that arrive at bad moments or have odd values."""
 
-from __future__ import annotations
-
 import errno
 import os
 import struct

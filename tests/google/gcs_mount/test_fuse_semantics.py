@@ -1,7 +1,5 @@
 """The mode fuse behaves like Cloud Storage FUSE in ways in which a folder does not."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Two mounts of a store and its own API all see the right content, for any operations in any order."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """If nothing can be mounted, paths in texts are rewritten, and Python's functions and two libraries are patched."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Two mounts of a store and Cloud Storage's own API as actors, and a model of what each of them should see."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import errno

@@ -1,7 +1,5 @@
 """The images that the globs of --vertex-image declare, and gcloud's requests to registries and Artifact Registry."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A server whose application returns the request that it got."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """An ASGI application that returns the request that it got. The server's process imports it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

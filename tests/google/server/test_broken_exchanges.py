@@ -1,7 +1,5 @@
 """Exchanges that go wrong: clients that disconnect, applications with errors, bodies that are not read."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import http.client

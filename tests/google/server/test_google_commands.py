@@ -1,7 +1,5 @@
 """`t5x-harness serve` for shells, and `t5x-harness exec --google` for a single command."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """The variables redirect every client to the session and cannot be bypassed; one list says which hosts are Google's."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import string

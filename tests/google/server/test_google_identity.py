@@ -1,7 +1,5 @@
 """The tokens that clients get, the access of the session's own token, the metadata server, and refused requests."""
 
-from __future__ import annotations
-
 import base64
 import http.client
 import json

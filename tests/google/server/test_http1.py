@@ -1,7 +1,5 @@
 """HTTP/1.1: requests end correctly however they are split, exchanges follow each other, and large bodies stream."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

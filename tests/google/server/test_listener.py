@@ -1,7 +1,5 @@
 """Ports accept only connections of their own user, and keep working when descriptors run out."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import errno

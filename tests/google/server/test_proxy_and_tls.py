@@ -1,7 +1,5 @@
 """The proxy ends TLS for Google's hosts alone, and behind it, gRPC loses no byte and answers no other client."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

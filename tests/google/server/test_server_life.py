@@ -1,7 +1,5 @@
 """A server reports when it is ready, ends with its owner, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

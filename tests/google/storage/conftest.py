@@ -1,7 +1,5 @@
 """A store in a separate folder, with the bucket ``data``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Its argument is a folder to work in. It prints the number of crashes that were s
 that was not.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

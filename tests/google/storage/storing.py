@@ -1,7 +1,5 @@
 """Helpers for the tests of a store."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 

@@ -1,7 +1,5 @@
 """After any operations, outside changes and restarts, a store has the content that a dictionary would have."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Buckets are created, changed and removed by Google's rules."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

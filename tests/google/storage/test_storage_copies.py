@@ -1,7 +1,5 @@
 """Copies, compositions and multipart uploads of the XML API: objects that are built from others, or from parts."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """A store that is killed, or whose disk is full or damaged, loses nothing acknowledged, and shows no partial change."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sqlite3

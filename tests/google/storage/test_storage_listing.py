@@ -1,7 +1,5 @@
 """Listings are in the order of UTF-8, have prefixes, offsets and pages, and show the bucket's current content."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

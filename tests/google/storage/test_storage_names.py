@@ -1,7 +1,5 @@
 """Names are checked against Google's rules, and a refusal names the broken rule; the globs of matchGlob match names."""
 
-from __future__ import annotations
-
 import pytest
 
 from t5x_harness.google.storage.errors import Invalid

@@ -1,7 +1,5 @@
 """Objects are written and read as streams, with checksums, generations, fields and conditions."""
 
-from __future__ import annotations
-
 import base64
 import os
 import threading

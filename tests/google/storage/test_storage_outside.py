@@ -1,7 +1,5 @@
 """Changes that others make in the folder are detected correctly, and none of their files is lost."""
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A store admits one process at a time, and needs few statements for small objects."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

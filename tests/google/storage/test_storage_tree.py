@@ -1,7 +1,5 @@
 """All legal names work; one that a folder can hold becomes a file, and of two conflicting names, the first one wins."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from storing import content

@@ -1,7 +1,5 @@
 """Resumable uploads lose nothing that was acknowledged, and end only once."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

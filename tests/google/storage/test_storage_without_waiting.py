@@ -1,7 +1,5 @@
 """Calls that must not wait either work as usual or leave nothing behind; another thread waits for the disk."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import threading

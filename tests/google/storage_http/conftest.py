@@ -1,7 +1,5 @@
 """Calls the application in this process: without a socket, and with one answer per call."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

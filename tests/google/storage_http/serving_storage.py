@@ -1,7 +1,5 @@
 """Plain HTTP to a running server: one request per connection, which may be cut off."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import json

@@ -1,7 +1,5 @@
 """Every request gets an answer, all APIs show the stored objects, and a refused request changes nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Copies and rewrites of the JSON API; a rewrite takes as many calls as with Google."""
 
-from __future__ import annotations
-
 from typing import Any
 from urllib.parse import quote
 

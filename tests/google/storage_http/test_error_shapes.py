@@ -1,7 +1,5 @@
 """Soft errors of the JSON API have the same form as Google's, and leave everything unchanged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

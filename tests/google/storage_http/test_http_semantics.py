@@ -1,7 +1,5 @@
 """Conditions, ranges, errors, uploads and encodings over plain HTTP."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Listings of the JSON API: every combination of parameters, in pages of several sizes."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 from urllib.parse import quote, urlencode

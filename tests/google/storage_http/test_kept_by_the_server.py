@@ -1,7 +1,5 @@
 """The next server has all that a server acknowledged, even if the first one was killed."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import http.client

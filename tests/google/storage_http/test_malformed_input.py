@@ -1,7 +1,5 @@
 """Malformed input is refused with 400 before anything is stored; no stored value breaks later answers."""
 
-from __future__ import annotations
-
 import base64
 import errno
 import json

@@ -1,7 +1,5 @@
 """A missing bucket is reported once, with the command that creates it, or is created on first use."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

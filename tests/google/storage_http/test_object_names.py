@@ -1,7 +1,5 @@
 """One bucket holds legal names of every kind, through both APIs; a refusal of any other name cites the broken rule."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 from urllib.parse import quote

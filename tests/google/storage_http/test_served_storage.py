@@ -1,7 +1,5 @@
 """A real server: broken connections, fields that headers cannot hold, and large objects in little memory."""
 
-from __future__ import annotations
-
 import http.client
 import json
 import re

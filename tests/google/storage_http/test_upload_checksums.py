@@ -1,7 +1,5 @@
 """The MD5 and CRC32C that a client sends are checked in every kind of upload."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

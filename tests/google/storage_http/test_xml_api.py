@@ -1,7 +1,5 @@
 """The XML API: both versions of listings, conditions, copies, lists of uploads, and refused requests."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from typing import Any

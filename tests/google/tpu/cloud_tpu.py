@@ -1,7 +1,5 @@
 """A client of Cloud TPU's JSON API with the session's token."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fixtures for a session's Cloud TPU, and for shells that use it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """A TPU VM's life cycle with gcloud, if it is installed, and with requests; and ``gcloud init`` with piped answers."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Programs that would change this machine are replaced on a worker: fakes of the real ones must not run."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """``ssh`` and ``scp`` to workers of TPU VMs, which are processes with a home for each worker."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import ctypes
 import os

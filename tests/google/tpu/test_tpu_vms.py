@@ -1,7 +1,5 @@
 """TPU VMs and queued resources: their states, and refused requests."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

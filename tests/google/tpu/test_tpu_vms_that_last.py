@@ -1,7 +1,5 @@
 """TPU VMs in a state that survives their server, and that two servers share."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Calls to an API in this process, made the way a client makes them, except for the transport; and their location."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

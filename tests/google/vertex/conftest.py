@@ -1,7 +1,5 @@
 """Fixtures for the API without a server, and for processes with an unmodified SDK that use a session's server."""
 
-from __future__ import annotations
-
 import functools
 import os
 import uuid

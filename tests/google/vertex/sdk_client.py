@@ -3,8 +3,6 @@
 The SDK of this environment is always tested, and also those of the interpreters in ``T5X_HARNESS_TEST_SDKS``.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Resources through unmodified SDKs, over gRPC and REST, through the proxy and by ``api_endpoint``; scripts as jobs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any

@@ -1,7 +1,5 @@
 """The fixtures leave nothing for the next test, and count faults; ``exec`` and ``serve`` have options for Vertex AI."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

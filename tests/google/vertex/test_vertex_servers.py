@@ -1,7 +1,5 @@
 """Servers share a state, which they change in any order of their steps, keep secrets, and name missing packages."""
 
-from __future__ import annotations
-
 import asyncio
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """Carries out the decisions about a custom job: runs its processes, writes its log, and publishes its state."""
 
-from __future__ import annotations
-
 import contextlib
 import enum
 import os

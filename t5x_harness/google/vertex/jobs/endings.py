@@ -1,7 +1,5 @@
 """The states of jobs and the errors with which they end, in the service's words if known, and how to publish both."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import enum

@@ -6,8 +6,6 @@ server: the connection on which the guard receives orders closes however the ser
 Only the standard library is used, because this runs before every process of every job.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

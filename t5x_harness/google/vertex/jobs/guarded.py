@@ -1,7 +1,5 @@
 """A process of a job as the server sees it: its folders, output and end; and how the server waits for several."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

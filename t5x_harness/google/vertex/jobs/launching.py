@@ -1,7 +1,5 @@
 """Turns the spec of a job into the processes of one attempt: the words, variables and folder of each."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

@@ -1,7 +1,5 @@
 """The output of a job's replicas as plain files and in the form of Cloud Logging, and the latter's ``entries:list``."""
 
-from __future__ import annotations
-
 import base64
 import bisect
 import codecs

@@ -6,8 +6,6 @@ errors there are three attempts in total; a worker whose machine is lost starts 
 job up to three times.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The methods of JobService, and the jobs that run in this server."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Keeps track of which server runs which job if several share one state, and ends jobs whose server is gone."""
 
-from __future__ import annotations
-
 import abc
 import contextlib
 import dataclasses

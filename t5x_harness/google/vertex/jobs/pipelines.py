@@ -1,7 +1,5 @@
 """The methods of PipelineService for training pipelines of custom tasks, each of which follows a custom job."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -9,8 +9,6 @@ packages, because no package index can be reached. Their dependencies have to be
 runs before the job runs it, and nothing is written outside its folder.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

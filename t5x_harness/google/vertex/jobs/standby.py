@@ -5,8 +5,6 @@ imported the same libraries, that is, with the same command and the same variabl
 interpreter, and nothing else differs: it starts under its own guard, with its output in the same pipes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

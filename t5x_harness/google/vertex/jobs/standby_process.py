@@ -3,8 +3,6 @@
 The libraries to import are in the attribute ``libraries`` of the programs that it is given.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

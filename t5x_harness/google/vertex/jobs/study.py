@@ -1,7 +1,5 @@
 """Runs hyperparameter tuning jobs: starts their trials as custom jobs, and records the results."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import queue

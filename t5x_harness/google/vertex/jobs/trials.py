@@ -3,8 +3,6 @@
 The service's default algorithm is Bayesian optimization. Here the values are random instead, and the job's log says so.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

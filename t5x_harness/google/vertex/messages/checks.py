@@ -1,7 +1,5 @@
 """Checks of requests: whether names fit the method and the host, and whether times are valid."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping

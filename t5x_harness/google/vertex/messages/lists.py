@@ -1,7 +1,5 @@
 """Lists: filters, orders, pages and read masks."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import functools

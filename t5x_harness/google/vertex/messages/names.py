@@ -1,7 +1,5 @@
 """Names of resources: kinds and collections, project numbers, parents and locations."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Mapping

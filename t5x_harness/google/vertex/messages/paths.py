@@ -1,7 +1,5 @@
 """Paths to fields of messages, such as ``labels.team``, and the update masks that consist of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Iterable, Sequence

@@ -3,8 +3,6 @@
 Every operation is done when its method answers, because no method takes long here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re

@@ -1,7 +1,5 @@
 """Artifacts, executions and contexts: their methods beyond the standard ones, and their lineage."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any

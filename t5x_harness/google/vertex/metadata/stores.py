@@ -8,8 +8,6 @@ A link is a membership in a context, a parent or a child, or an event. It is sto
 node there, so that either end finds it without a search. The parents of a context are in its message.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import re

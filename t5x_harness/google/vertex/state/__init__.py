@@ -1,7 +1,5 @@
 """The state of an emulated Vertex AI: in this process, or in Redis for several processes."""
 
-from __future__ import annotations
-
 from t5x_harness.google.vertex.state.redis_store import RedisStore, open_fake_redis
 from t5x_harness.google.vertex.state.store import MemoryStore, StateError, StateStore
 

@@ -1,7 +1,5 @@
 """The interface of a state, with the few operations that are atomic in memory and in Redis, and a state in memory."""
 
-from __future__ import annotations
-
 import bisect
 import threading
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 The points of a time series are a list in the state, to which each write appends. For each step, the last one counts.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import time

@@ -5,8 +5,6 @@ which clients write themselves and read through the service:
 ``BUCKET/tensorboard-TENSORBOARD/EXPERIMENT/RUN/SERIES/BLOB``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import math

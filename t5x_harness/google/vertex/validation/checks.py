@@ -4,8 +4,6 @@ A check of values is given one value of the rule's field, a check of pools one w
 whole job, each with the rule. It returns the values for the rule's message if the rule is broken, and None otherwise.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import itertools

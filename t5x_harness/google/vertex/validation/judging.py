@@ -3,8 +3,6 @@
 A name that is not in the API never becomes a message, because JSON with it does not parse. So the JSON is searched.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import functools

@@ -1,7 +1,5 @@
 """The machines of ``machines.toml`` as values, and the TPU slices that machine specs ask for."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import math

@@ -1,7 +1,5 @@
 """Checks of machines and of their accelerators."""
 
-from __future__ import annotations
-
 import difflib
 import functools
 import re

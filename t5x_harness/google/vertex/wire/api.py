@@ -1,7 +1,5 @@
 """The API as a whole: a request's bytes in, a response's bytes out, for any transport."""
 
-from __future__ import annotations
-
 import re
 import traceback
 from collections.abc import Iterator

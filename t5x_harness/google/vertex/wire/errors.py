@@ -1,7 +1,5 @@
 """Errors of the service, in Google's terms."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """JSON over HTTP, transcoded from and to messages as Google's APIs do it; the URLs follow the library's templates."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools

@@ -3,8 +3,6 @@
 The library's generated transports know each method, its messages and its URLs, and reveal them when they make stubs.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib

@@ -1,7 +1,5 @@
 """Fixtures for services whose jobs are small programs. Each service ends with its test, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path

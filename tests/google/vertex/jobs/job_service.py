@@ -4,8 +4,6 @@ As a program, it is a server of jobs that tests can kill: job_service.py FOLDER 
 shell script, prints the names of the jobs, and then does nothing until it is ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

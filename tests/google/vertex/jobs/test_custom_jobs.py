@@ -1,7 +1,5 @@
 """Custom jobs as clients see them: states, errors, times, commands, cancellation, deletion."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Everything that a job's containers get: their image's command, variables, stand-ins, devices of a pod, and a run."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The end of a job's processes with their job, their guard and their server, and jobs that cannot be started."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

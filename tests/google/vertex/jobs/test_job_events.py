@@ -1,7 +1,5 @@
 """The states of a custom job for any events in any order, and what injected faults do to jobs that run."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection

@@ -1,7 +1,5 @@
 """Packages of python_package_spec: those that are unpacked or refused, and the modules that a job imports from them."""
 
-from __future__ import annotations
-
 import re
 import tarfile
 import zipfile

@@ -1,7 +1,5 @@
 """Packages that a job installs with pip belong to the job, and leave the user's environment unchanged."""
 
-from __future__ import annotations
-
 import io
 import os
 import site

@@ -1,7 +1,5 @@
 """Interpreters that stand by for T5X jobs: a job in one is the same as in a new one, and no other job takes one."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

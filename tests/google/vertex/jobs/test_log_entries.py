@@ -1,7 +1,5 @@
 """The output of jobs in the form of Cloud Logging, and as entries:list returns it."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A training pipeline of a custom task runs as a custom job, and takes over the job's state, errors and end."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Hyperparameter tuning jobs: their parameters, trials, arguments and metrics, and how they end."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

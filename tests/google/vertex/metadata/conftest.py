@@ -1,7 +1,5 @@
 """Fixtures with a metadata store, and short ways to fill it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

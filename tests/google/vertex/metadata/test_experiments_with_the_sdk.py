@@ -1,7 +1,5 @@
 """Experiments with the SDK: users read the values that they have logged, over gRPC and over REST."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

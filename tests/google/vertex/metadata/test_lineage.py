@@ -1,7 +1,5 @@
 """Contexts with their members and children, and lineage: which nodes were made from which."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

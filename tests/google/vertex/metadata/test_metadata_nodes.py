@@ -1,7 +1,5 @@
 """Artifacts, executions and contexts, and their schemas: what is stored, how it changes, and how lists find it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

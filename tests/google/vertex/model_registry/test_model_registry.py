@@ -1,7 +1,5 @@
 """Model Registry: models, their versions and aliases, as the API's reference describes them."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Fixtures with stores in memory, in fakeredis, and in a real Redis if one is installed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time

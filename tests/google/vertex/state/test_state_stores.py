@@ -1,7 +1,5 @@
 """A store behaves like a dictionary, keeps its promises to concurrent users, and is opened by its URL."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Fixtures with a Tensorboard that has an experiment and a run, and short ways to fill it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

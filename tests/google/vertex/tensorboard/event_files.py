@@ -3,8 +3,6 @@
 All values have the form ``{run: {tag: {step: value}}}``, with numbers as floats and tensors and blobs as lists of text.
 """
 
-from __future__ import annotations
-
 import collections
 import hashlib
 import os

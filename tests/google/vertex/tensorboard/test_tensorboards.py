@@ -1,7 +1,5 @@
 """Tensorboards, experiments, runs, time series and blobs as resources."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The data of time series: writing, reading, choosing and exporting, also by several threads and servers at once."""
 
-from __future__ import annotations
-
 import struct
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

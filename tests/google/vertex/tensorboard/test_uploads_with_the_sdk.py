@@ -1,7 +1,5 @@
 """The SDK's uploader with real event files, once or while they are written, by one process or by several."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Jobs as documents: a generator of valid ones, and examples of them."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from typing import Any, TypeAlias

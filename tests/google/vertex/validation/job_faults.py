@@ -1,7 +1,5 @@
 """All ways to break a valid job in one place, each with the rule that it breaks."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from collections.abc import Callable

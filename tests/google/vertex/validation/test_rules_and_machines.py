@@ -1,7 +1,5 @@
 """The data of the rules, the slices that machine specs ask for, and accelerator types that the API does not have."""
 
-from __future__ import annotations
-
 import json
 import re
 import string

@@ -1,7 +1,5 @@
 """Jobs that the service accepts cause no message, each single fault causes its violation, and messages name the fix."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lists: filters by the rules of AIP-160, orders, pages and read masks."""
 
-from __future__ import annotations
-
 import contextlib
 from base64 import b64encode
 from typing import Any

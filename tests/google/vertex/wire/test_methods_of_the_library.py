@@ -1,7 +1,5 @@
 """Every method is read from the installed library, with the right messages, for any release of protobuf."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

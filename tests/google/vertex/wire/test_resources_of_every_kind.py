@@ -1,7 +1,5 @@
 """The standard methods: names, times, etags and masks of resources, and the operations that they return."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

@@ -1,7 +1,5 @@
 """JSON over HTTP is converted to and from messages; errors have Google's form, and fit into gRPC's trailers."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable
