@@ -23,6 +23,8 @@ _INIT_IN = struct.Struct("=4I")
 _INIT_OUT = struct.Struct("=4I2H2I2H8I")
 _DIRENT = struct.Struct("=2Q2I")
 _STATFS = struct.Struct("=5Q10I")
+# The answer to statfs is that of gcsfuse: a bucket is never full.
+_ENDLESS_SPACE = _STATFS.pack(1 << 33, 1 << 33, 1 << 33, 1 << 50, 1 << 50, 1 << 17, 255, 1 << 17, *[0] * 7)
 
 _MAJOR, _MINOR = 7, 31
 # Features: opening may truncate, writes of more than a page, and requests of more than 32 pages.
@@ -123,12 +125,6 @@ def directory_entries(entries: Iterable[tuple[bytes, bool]], offset: int, limit:
     return bytes(packed)
 
 
-def endless_space() -> bytes:
-    """Answers statfs as gcsfuse does: a bucket is never full."""
-    blocks, inodes = 1 << 33, 1 << 50
-    return _STATFS.pack(blocks, blocks, blocks, inodes, inodes, 1 << 17, 255, 1 << 17, *[0] * 7)
-
-
 _DEVICE = "/dev/fuse"
 # The used fields of setattr: size, modification time, and modification time now.
 _SIZE, _MODIFIED, _MODIFIED_NOW = 1 << 3, 1 << 5, 1 << 8
@@ -203,7 +199,7 @@ class FuseServer:
             Operation.OPENDIR: lambda r: next(self._numbers).to_bytes(16, "little"),
             Operation.READDIR: self._list,
             Operation.RELEASEDIR: self._close_folder,
-            Operation.STATFS: lambda r: endless_space(),
+            Operation.STATFS: lambda r: _ENDLESS_SPACE,
             Operation.DESTROY: lambda r: None,
         }
 

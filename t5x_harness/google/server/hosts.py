@@ -53,12 +53,7 @@ def would_bypass(entry: str) -> bool:
         return True
     suffix = any(served.removeprefix("*").endswith(name) for served in SERVED_NAMES)
     below = name.endswith((".googleapis.com", ".google.internal"))
-    return suffix or below or _holds_metadata_server(entry)
-
-
-def _holds_metadata_server(entry: str) -> bool:
     try:
-        network = ipaddress.ip_network(entry, strict=False)
-    except ValueError:
+        return suffix or below or ipaddress.ip_address(METADATA_HOSTS[1]) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:  # not a network
         return False
-    return ipaddress.ip_address(METADATA_HOSTS[1]) in network

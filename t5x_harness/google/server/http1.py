@@ -238,15 +238,12 @@ class HttpExchange:
         except Exception:
             print(f"{PRODUCT}: cannot answer {self._scope['method']} {self._scope['path']}", file=sys.stderr)
             traceback.print_exc()
-            self._break_off()
-
-    def _break_off(self) -> None:
-        if self.begun or self.transport.is_closing():
-            self.transport.abort()
-            return
-        self.keep_alive = False
-        self._start = {"status": 500, "headers": [(b"Content-Type", b"text/plain")]}
-        self._write(b"Internal Server Error", more=False)
+            if self.begun or self.transport.is_closing():
+                self.transport.abort()
+                return
+            self.keep_alive = False
+            self._start = {"status": 500, "headers": [(b"Content-Type", b"text/plain")]}
+            self._write(b"Internal Server Error", more=False)
 
     # For the application.
 

@@ -95,11 +95,16 @@ def fill_folder(folder: SessionFolder) -> ssl.SSLContext:
 
 
 def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: str, proxy: int) -> None:
-    """Writes the files that clients read: credentials, a token, and the configurations of ``gcloud`` and ``gsutil``."""
+    """Writes clients' files: credentials, a token, configurations of ``gcloud`` and ``gsutil``, and programs."""
     remote_shell.write_gcloud_configuration(folder.gcloud, PROJECT)
     _write_secret(folder.credentials, service_account(key, f"{url}{PRIVATE}/token").encode())
     _write_secret(folder.token, token.encode())
-    _write_remote_shells(folder, url)
+    # ssh and scp are called by gcloud for workers of TPU VMs.
+    for name in ("ssh", "scp", *(["gcloud"] if shutil.which("gcloud") else [])):
+        words = [sys.executable, "-I", remote_shell.__file__, name, str(folder.programs), url, str(folder.token)]
+        path = folder.programs / name
+        path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+        path.chmod(0o755)
     boto: dict[str, dict[str, object]] = {
         "Boto": {
             "ca_certificates_file": folder.authority,
@@ -118,15 +123,6 @@ def write_clients_files(folder: SessionFolder, key: bytes, token: str, *, url: s
     with folder.boto.open("w", encoding="utf-8") as file:
         for section, values in boto.items():
             print(f"[{section}]", *(f"{name} = {value}" for name, value in values.items()), sep="\n", file=file)
-
-
-def _write_remote_shells(folder: SessionFolder, url: str) -> None:
-    """Writes ``ssh`` and ``scp``, which gcloud calls for workers of TPU VMs, and ``gcloud`` itself."""
-    for name in ("ssh", "scp", *(["gcloud"] if shutil.which("gcloud") else [])):
-        words = [sys.executable, "-I", remote_shell.__file__, name, str(folder.programs), url, str(folder.token)]
-        path = folder.programs / name
-        path.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
-        path.chmod(0o755)
 
 
 def _write_secret(path: Path, data: bytes) -> None:

@@ -58,7 +58,11 @@ class _Page:
             raise Invalid(f"Invalid delimiter with matchGlob: {query.delimiter!r}: it must be '/' or left out")
         self._query = query
         self._prefix = _utf8(query.prefix)
-        starts = [self._prefix, _utf8(query.start_offset), _start_of(query.page_token)]
+        try:
+            position = base64.b64decode(query.page_token or "", altchars=b"-_", validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise Invalid(f"Invalid page token: {query.page_token!r}") from error
+        starts = [self._prefix, _utf8(query.start_offset), position]
         if query.match_glob is not None and not query.delimiter:
             starts.append(_utf8(literal_prefix(query.match_glob)))
         self._start = max(starts)
@@ -160,10 +164,3 @@ class _BucketNames:
         if not self._records or (self._file is not None and self._file < self._records[0][0]):
             return self._file, None
         return self._records[0]
-
-
-def _start_of(token: str | None) -> bytes:
-    try:
-        return base64.b64decode(token or "", altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise Invalid(f"Invalid page token: {token!r}") from error

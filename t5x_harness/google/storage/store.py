@@ -15,11 +15,10 @@ from t5x_harness.google.storage.core import ChangedOutside, Core, TreeView
 from t5x_harness.google.storage.database import BodyPlace
 from t5x_harness.google.storage.disk import FilesLock, FolderLock, Reserve, StoreLayout, is_full, refusal
 from t5x_harness.google.storage.errors import CannotOpen, Conflict, Forbidden, Invalid, NoSuchResource, StoreError
-from t5x_harness.google.storage.multiparts import Multiparts
 from t5x_harness.google.storage.names import check_object_name
 from t5x_harness.google.storage.streams import ObjectReader, ObjectWriter
 from t5x_harness.google.storage.tree import NO_FILE, identity_of
-from t5x_harness.google.storage.uploads import Uploads
+from t5x_harness.google.storage.uploads import Multiparts, Uploads
 from t5x_harness.google.storage.values import (
     ANY,
     Bucket,

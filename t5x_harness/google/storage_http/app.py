@@ -16,14 +16,15 @@ from t5x_harness.google.storage.errors import Invalid, NoSuchBucket, NotModified
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.streams import ObjectReader
 from t5x_harness.google.storage_http.answers import Answer, error_json, error_xml, json_answer, send_media
-from t5x_harness.google.storage_http.bucket_api import (
+from t5x_harness.google.storage_http.json_api import (
     MissingBuckets,
     NotEmulated,
     answer_bucket,
     answer_buckets,
+    answer_listing,
+    answer_object,
     answer_policy,
 )
-from t5x_harness.google.storage_http.object_api import answer_listing, answer_object
 from t5x_harness.google.storage_http.request import Body, StorageRequest, boundary_of, is_json_api
 from t5x_harness.google.storage_http.upload_api import answer_upload
 from t5x_harness.google.storage_http.xml_api import answer_xml

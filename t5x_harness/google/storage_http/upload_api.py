@@ -10,8 +10,8 @@ from urllib.parse import quote
 from t5x_harness.google.storage.errors import Invalid
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage_http.answers import Answer, json_answer
-from t5x_harness.google.storage_http.bucket_api import NotAllowed
 from t5x_harness.google.storage_http.calls import write_object
+from t5x_harness.google.storage_http.json_api import NotAllowed
 from t5x_harness.google.storage_http.request import StorageRequest, boundary_of, parse_json
 from t5x_harness.google.storage_http.resources import (
     checksums_of,

@@ -22,8 +22,8 @@ from t5x_harness.google.storage.values import (
     StoredObject,
 )
 from t5x_harness.google.storage_http.answers import Answer, media_headers
-from t5x_harness.google.storage_http.bucket_api import NotAllowed, NotEmulated
 from t5x_harness.google.storage_http.calls import inline_or_in_thread, open_checked, with_entity_tags, write_object
+from t5x_harness.google.storage_http.json_api import NotAllowed, NotEmulated
 from t5x_harness.google.storage_http.request import StorageRequest, utf8_text
 from t5x_harness.google.storage_http.resources import (
     HEADER_FIELDS,

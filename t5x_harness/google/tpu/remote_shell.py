@@ -249,21 +249,16 @@ def _copy(server: Server, options: Mapping[str, str], words: Sequence[str]) -> N
         home = server.worker(found["host"], found["user"] or _this_user(), "")["home"]
         path = os.path.join(home, re.sub(r"^~(?=/|$)", ".", found["path"] or "."))
         if word is words[-1]:
-            own = os.path.dirname(home), *_SHARED
-            if not _is_within(path, own):
-                _end(f"{word}: {os.path.realpath(path)} is this machine's own, and not the worker's: copy to its home")
+            own, real = (os.path.dirname(home), *_SHARED), os.path.realpath(path)
+            folders = [os.path.realpath(folder) for folder in own]
+            if not any(os.path.commonpath((real, folder)) == folder for folder in folders):
+                _end(f"{word}: {real} is this machine's own, and not the worker's: copy to its home")
             with contextlib.suppress(OSError, AttributeError):
                 _allow_writing(own)  # even if existing files in the home are links
         paths.append(path)
     program = shutil.which("cp") or "/bin/cp"
     flags = [f"-{letters}" for letters, option in (("rL", "r"), ("p", "p")) if option in options]
     os.execv(program, [program, *flags, "--", *paths])
-
-
-def _is_within(path: str, folders: Sequence[str]) -> bool:
-    """Returns whether a path is in one of these folders after its links are resolved."""
-    real = os.path.realpath(path)
-    return any(os.path.commonpath((real, os.path.realpath(folder))) == os.path.realpath(folder) for folder in folders)
 
 
 def _remote(word: str) -> re.Match[str] | None:

@@ -70,15 +70,10 @@ def _is_orphan(pid: int, folder: Path | None, server: int) -> bool:
     with contextlib.suppress(OSError):
         if os.readlink(f"{process}/ns/pid") != os.readlink("/proc/self/ns/pid"):
             return False  # in another container, its server's pid is that of a different process
-    return not _is_server(server)
-
-
-def _is_server(pid: int) -> bool:
-    """Returns whether a pid belongs to a running server, and not to one that has ended but is still listed."""
-    with contextlib.suppress(OSError):
-        named, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")
-        return named.endswith(f"({SERVER_NAME}") and rest[0] not in "ZX"
-    return False
+    with contextlib.suppress(OSError):  # no process has the server's pid
+        named, _, rest = Path(f"/proc/{server}/stat").read_text().rpartition(") ")
+        return not named.endswith(f"({SERVER_NAME}") or rest[0] in "ZX"  # another program, or ended but still listed
+    return True
 
 
 def _processes() -> Iterator[tuple[int, Path | None, str, int]]:

@@ -13,7 +13,7 @@ from serving_storage import ask
 from t5x_harness.google.server.launch import launch
 from t5x_harness.google.server.settings import ServerSettings
 from t5x_harness.google.session import EmulatedCloud
-from t5x_harness.google.storage_http.bucket_api import MissingBuckets
+from t5x_harness.google.storage_http.json_api import MissingBuckets
 
 LISTING, UPLOAD = "/storage/v1/b/{}/o", "/upload/storage/v1/b/{}/o?uploadType=media&name=x"
 

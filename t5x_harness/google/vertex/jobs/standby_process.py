@@ -42,7 +42,11 @@ def await_task() -> str:
         os._exit(0)  # a regular exit takes seconds after TensorFlow was imported
     task = json.loads(line)
     given = task["given"]
-    _move_home(given["HOME"], task["environment"]["HOME"])
+    old, new = given["HOME"], task["environment"]["HOME"]
+    # The files that imports have written below HOME move to the job, and the old path becomes a link to them. This
+    # process does it after importing, so that HOME exists during every import.
+    os.rename(old, new)  # the new one is an empty folder
+    os.symlink(new, old)
     os.chdir(task["folder"])
     if unimportable:  # the job itself shows why
         os.execvpe(task["words"][0], task["words"], task["environment"])
@@ -53,26 +57,13 @@ def await_task() -> str:
     tempfile.tempdir = None  # determined again at the next use, because TMPDIR has changed
     sys.argv[:] = task["words"][1:2] + task["words"][3:]
     sys.orig_argv[1:] = task["words"][1:]
-    _move_python(given["HOME"], task["environment"]["HOME"])
-    if not sys.flags.safe_path:
-        sys.path.insert(0, os.getcwd())
-    return str(task["words"][2])
-
-
-def _move_home(old: str, new: str) -> None:
-    """Moves the files that imports have written below HOME to the job; the old path becomes a link to them.
-
-    This process does it after importing, so that HOME exists during every import.
-    """
-    os.rename(old, new)  # the new one is an empty folder
-    os.symlink(new, old)
-
-
-def _move_python(old: str, new: str) -> None:
-    """Updates the interpreter's paths to its environment, which has moved with HOME."""
+    # The interpreter's environment has moved with HOME.
     for name in ("executable", "prefix", "exec_prefix"):
         setattr(sys, name, getattr(sys, name).replace(old, new))
     sys.path[:] = [entry.replace(old, new) for entry in sys.path]
+    if not sys.flags.safe_path:
+        sys.path.insert(0, os.getcwd())
+    return str(task["words"][2])
 
 
 def _imported(name: str) -> bool:
