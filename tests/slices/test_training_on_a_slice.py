@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.execute.output import scalars_in
 from t5x_harness.runtime.compile_cache import compile_cheaply
 
 REFERENCE = Path(__file__).parent.parent / "reference"
@@ -20,6 +19,8 @@ RECORD = json.loads((REFERENCE / "trajectories" / "t5_1_1.json").read_text())
 @pytest.mark.stack
 @pytest.mark.journey
 def test_losses_are_the_recorded_ones_with_parameters_divided_as_planned(tmp_path: Path) -> None:
+    from t5x_harness.execute.output import scalars_in
+
     model_dir = _train(tmp_path)
     losses = scalars_in(model_dir / "train")["loss"]
     recorded = {int(step): value for step, value in RECORD["scalars"]["train"]["loss"].items()}
