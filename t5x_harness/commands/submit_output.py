@@ -9,7 +9,7 @@ from typing import Any, Self, TextIO
 
 from t5x_harness.buckets.folders import StorageError
 from t5x_harness.findings.printable import printable
-from t5x_harness.google.vertex.validation import SpecVerdict
+from t5x_harness.google.vertex.validation.judging import SpecVerdict
 from t5x_harness.report.json import document, json_text
 from t5x_harness.report.report import Report
 from t5x_harness.report.table import verdicts

@@ -299,7 +299,7 @@ class PromotedJobs:
 
     def _check(self, job: ContainerJob, message: Any) -> None:
         """Runs all checks of a job that work without the service."""
-        from t5x_harness.google.vertex.validation import judge
+        from t5x_harness.google.vertex.validation.judging import judge
 
         if violations := judge(message, job.target.location).violations:
             listed = "\n".join(f"  {violation}" for violation in violations)

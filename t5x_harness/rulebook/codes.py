@@ -11,7 +11,7 @@ from typing import Literal
 
 from t5x_harness.doctor import CHECKS, Check
 from t5x_harness.findings.rule import Rule
-from t5x_harness.google.vertex.validation import service_rules
+from t5x_harness.google.vertex.validation.judging import service_rules
 from t5x_harness.google.vertex.validation.rules import SpecRule, read_table
 from t5x_harness.rulebook.rules import all_rules
 from t5x_harness.vertex.job_rules import job_rules

@@ -5,8 +5,8 @@ import functools
 import re
 from collections.abc import Iterator, Sequence
 
-from t5x_harness.google.vertex.validation import SpecVerdict, judge
 from t5x_harness.google.vertex.validation.checks import CHECKS, Values, checking, values_of
+from t5x_harness.google.vertex.validation.judging import SpecVerdict, judge
 from t5x_harness.google.vertex.validation.rules import Breach, SpecRule, Subject, read_table, rules_in
 from t5x_harness.spec import Mode
 from t5x_harness.vertex.job import T5XJob

@@ -139,7 +139,7 @@ class Machine:
         from google.cloud.aiplatform_v1 import types
 
         if self.accelerator_type is not None and self.accelerator_type not in types.AcceleratorType.__members__:
-            from t5x_harness.google.vertex.validation import accelerator_meant
+            from t5x_harness.google.vertex.validation.judging import accelerator_meant
 
             meant = accelerator_meant(self.accelerator_type)
             raise MachineError(f"there is no accelerator type {self.accelerator_type!r}{f': {meant}' if meant else ''}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.commands.main import main
-from t5x_harness.google.vertex.validation import SpecViolation, judge, misspelt_accelerators
+from t5x_harness.google.vertex.validation.judging import SpecViolation, judge, misspelt_accelerators
 from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, every_code, job_codes, rules_by_code
 from t5x_harness.rulebook.example_text import base_page
 from t5x_harness.rulebook.pages import job_page, pages

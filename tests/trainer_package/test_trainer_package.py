@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from t5x_harness.google.vertex.validation import judge
+from t5x_harness.google.vertex.validation.judging import judge
 from t5x_harness.vertex.cloud import GoogleSession
 
 # In the form that the service was observed to write.

@@ -22,9 +22,9 @@ from t5x_harness.google.vertex.state import StateError, StateStore, open_store
 from t5x_harness.google.vertex.wire.errors import ApiError, StatusCode, invalid_argument
 
 if TYPE_CHECKING:
-    from t5x_harness.google.vertex.wire.api import Api
-if TYPE_CHECKING:
     import grpc
+
+    from t5x_harness.google.vertex.wire.api import Api
 
 ADMIN = f"{PRIVATE}/vertex/"
 """The prefix of the harness's own paths, which also need the session's token."""

@@ -119,7 +119,11 @@ class Exchange:
         body = message.get("body", b"")
         match self.fault:
             case Fault(kind="truncate", value=most) if len(body) > most - self.sent:
-                await self._end_after(body[: int(most) - self.sent])
+                self.injected = self.cut = True
+                last = body[: int(most) - self.sent]
+                self.sent += len(last)
+                await self._send({"type": "http.response.body", "body": last, "more_body": True})
+                connection_of(self._scope).end()
             case Fault(kind="slow", value=pace) if body:
                 await self._trickle(message, pace)
             case _:
@@ -136,12 +140,6 @@ class Exchange:
             more = message.get("more_body", False) or start + step < len(body)
             self.sent += len(piece)
             await self._send({"type": "http.response.body", "body": piece, "more_body": more})
-
-    async def _end_after(self, last: bytes) -> None:
-        self.injected = self.cut = True
-        self.sent += len(last)
-        await self._send({"type": "http.response.body", "body": last, "more_body": True})
-        connection_of(self._scope).end()
 
     def _reset(self) -> None:
         if not self.cut:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from t5x_harness.commands.shells import export_lines
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.server.hosts import SERVED_NAMES, is_served, would_bypass
-from t5x_harness.google.server.session_files import make_certificates
+from t5x_harness.google.server.process import make_certificates
 from t5x_harness.google.server.settings import Endpoints
 
 FOLDER = Path("/session folder")

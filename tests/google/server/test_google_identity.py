@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import padding
 from google.auth import jwt
 
 from t5x_harness.google.identity import Authority, bearer
-from t5x_harness.google.server.session_files import make_service_key
+from t5x_harness.google.server.process import make_service_key
 from t5x_harness.google.session import EmulatedCloud
 
 JWT = "urn:ietf:params:oauth:grant-type:jwt-bearer"

@@ -20,7 +20,7 @@ from t5x_harness.google.vertex.messages.names import KINDS, ResourceKind, locati
 from t5x_harness.google.vertex.messages.standard import run_standard
 from t5x_harness.google.vertex.metadata import stores
 from t5x_harness.google.vertex.services import ApiCall, Services
-from t5x_harness.google.vertex.validation import judge
+from t5x_harness.google.vertex.validation.judging import judge
 from t5x_harness.google.vertex.wire.errors import ApiError, FieldViolation, StatusCode, failed_precondition, not_found
 
 _NO_PERSISTENT_RESOURCES = (

@@ -15,7 +15,7 @@ from t5x_harness.google.asgi import NOT_EMULATED, not_emulated
 from t5x_harness.google.json_text import BadJson, read_json
 from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.vertex.messages.paths import FieldPath, NoField, is_repeated
-from t5x_harness.google.vertex.validation import misspelt_accelerators
+from t5x_harness.google.vertex.validation.judging import misspelt_accelerators
 from t5x_harness.google.vertex.wire.api import Api, to_status
 from t5x_harness.google.vertex.wire.errors import ApiError, ApiNotEmulated, FieldViolation, StatusCode, invalid_argument
 from t5x_harness.google.vertex.wire.rpc_table import HttpBinding, Rpc, rpc_table

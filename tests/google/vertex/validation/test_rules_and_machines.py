@@ -10,9 +10,13 @@ import pytest
 
 from t5x_harness import vertex
 from t5x_harness.google.vertex import validation
-from t5x_harness.google.vertex.validation import accelerator_meant, misspelt_accelerators, service_rules
 from t5x_harness.google.vertex.validation.checks import CHECKS
-from t5x_harness.google.vertex.validation.judging import accelerator_types
+from t5x_harness.google.vertex.validation.judging import (
+    accelerator_meant,
+    accelerator_types,
+    misspelt_accelerators,
+    service_rules,
+)
 from t5x_harness.google.vertex.validation.machine_types import (
     chips_of,
     cloud_tpus,

@@ -11,12 +11,12 @@ from google.cloud.aiplatform_v1beta1.types import CustomJob as BetaCustomJob
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from t5x_harness.google.vertex import validation
-from t5x_harness.google.vertex.validation import service_rules
+from t5x_harness.google.vertex.validation import judging
+from t5x_harness.google.vertex.validation.judging import service_rules
 from t5x_harness.google.vertex.wire.errors import ApiError
 from t5x_harness.vertex.job_rules import job_rules
 
-judge = functools.partial(validation.judge, more=job_rules())
+judge = functools.partial(judging.judge, more=job_rules())
 
 RULES = {rule.name: rule for rule in (*service_rules(), *job_rules())}
 ALL_FAULTS = (*job_faults.FAULTS, *job_faults.TUNING_FAULTS)
