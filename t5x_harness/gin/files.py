@@ -229,8 +229,9 @@ class FileFinder:
             if file is None and (package := self._package(joined)) is not None:
                 if package.is_namespace:
                     stop = stop or package.folders[0]
-                else:
-                    file = _resource(package, joined)
+                elif package.origin is not None:  # the file next to its __init__.py
+                    beside = package.origin.parent / os.path.basename(joined)
+                    file = beside if os.path.isfile(beside) else None
             if file is not None:
                 found = self._found(file, tuple(hidden))
                 if stop is None:
@@ -280,14 +281,6 @@ class FileFinder:
         name = os.path.dirname(joined).replace("/", ".")
         # Gin looks up any folder, even one whose name no import statement could spell.
         return self._modules.find(name) if all(name.split(".")) else None
-
-
-def _resource(package: FoundModule, joined: str) -> Path | None:
-    """Returns the file next to a package's ``__init__.py``."""
-    if package.origin is None:
-        return None
-    path = package.origin.parent / os.path.basename(joined)
-    return path if os.path.isfile(path) else None
 
 
 def _is_same(one: Path, other: Path) -> bool:

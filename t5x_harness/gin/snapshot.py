@@ -54,21 +54,20 @@ class Snapshot:
     Args:
       t5x_parent: the folder with the package ``t5x`` in use; its sources are searched for a name before that name is
         called unknown, because a fork may have more than the record.
-      modules: the finder of installed libraries and of the user's modules; without it, the latter are unknown.
+      finder: the finder of installed libraries and of the user's modules.
     """
 
-    def __init__(self, t5x_parent: Path | None, modules: ModuleFinder | None = None) -> None:
+    def __init__(self, t5x_parent: Path | None, finder: ModuleFinder) -> None:
         self._t5x_parent = t5x_parent
-        self._finder = modules
-        self._sources = SourceFinder(modules) if modules is not None else None
+        self.finder = finder
+        self._sources = SourceFinder(finder)
         self._doubts: dict[str, str | None] = {}
 
     def module_of(self, name: str) -> str | None:
         """Returns the known module that a full name belongs to: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
         if name.split(".")[0] == BUILTINS or name in _GIN:
             return name.split(".")[0]
-        recorded = _recorded_module(name)
-        return recorded if recorded or self._sources is None else self._sources.module_of(name)
+        return _recorded_module(name) or self._sources.module_of(name)
 
     def find(self, name: str) -> Configurable | None:
         """Looks up a full name; ``__main__`` means T5X's binaries."""
@@ -80,7 +79,7 @@ class Snapshot:
         if name in _GIN:
             return Configurable(name, _GIN[name], _GIN[name])
         if module not in _modules(module):  # from the source of a module that has no snapshot
-            if self._sources is None or self._sources.lacks(module, symbol):
+            if self._sources.lacks(module, symbol):
                 return None
             found = self._sources.parameters(module, symbol) if not method else None
             if found is None:
@@ -102,10 +101,10 @@ class Snapshot:
     def doubt(self, name: str) -> str | None:
         """Returns why a library in use may differ from its record; None if nothing suggests that it does."""
         library = name.split(".")[0]
-        if library not in LIBRARIES or self._finder is None:
+        if library not in LIBRARIES:
             return None
         if library not in self._doubts:
-            recorded, version = _record(library)["version"], _installed_version(library, self._finder)
+            recorded, version = _record(library)["version"], _installed_version(library, self.finder)
             differs = version not in (None, recorded)
             self._doubts[library] = f"the record is of {library} {recorded}, here is {version}" if differs else None
         return self._doubts[library]
@@ -116,7 +115,7 @@ class Snapshot:
             return tuple(name.removeprefix("gin.") for name in _GIN)
         if module in _modules(module):
             return tuple(_modules(module)[module])
-        source = self._sources.source(module) if self._sources is not None else None
+        source = self._sources.source(module)
         return source.names if source is not None else ()
 
     def methods(self, name: str) -> tuple[str, ...]:
@@ -127,7 +126,7 @@ class Snapshot:
         symbol = name[len(module) + 1 :]
         if module in _modules(module):
             return tuple(_modules(module)[module].get(symbol, {}).get("methods", ()))
-        source = self._sources.source(module) if self._sources is not None else None
+        source = self._sources.source(module)
         return source.methods(symbol) if source is not None else ()
 
     def suffixes(self, selector: str) -> tuple[str, ...]:
@@ -144,13 +143,12 @@ class Snapshot:
         if name in _modules(name):
             package, _, last = name.rpartition(".")
             return last not in _modules(name).get(package, {})
-        return self._sources is not None and self._sources.is_only_module(name)
+        return self._sources.is_only_module(name)
 
     def may_load(self, module: str, imported: Iterable[str]) -> bool:
         """Returns whether a user's module may be loaded once others have been imported."""
-        if _modules(module) or self._sources is None:
-            return True
-        return may_load(self._sources, module, [name for name in imported if name != MAIN])
+        names = [name for name in imported if name != MAIN]
+        return bool(_modules(module)) or may_load(self._sources, module, names)
 
     @property
     def is_embedded(self) -> bool:
@@ -177,12 +175,11 @@ class Snapshot:
             return False
         if module.split(".")[0] in LIBRARIES and module in _modules(module):
             return word in _record(module.split(".")[0])["other"][module] or self.doubt(module) is not None
-        sources = self._sources
-        source = sources.source(module) if sources is not None else None
+        source = self._sources.source(module)
         is_read = not anywhere and (self.is_embedded or module not in _modules(module))
-        if sources is not None and source is not None and is_read:
+        if source is not None and is_read:
             is_whole = module in _modules(module) or not source.is_open  # reading the embedded T5X shows all names
-            return not (is_whole and word not in source.bound and not sources.is_module(f"{module}.{word}"))
+            return not (is_whole and word not in source.bound and not self._sources.is_module(f"{module}.{word}"))
         if module not in _modules(module):
             return source is None or source.is_open or source.mentions(word)
         return re.search(rf"\b{re.escape(word)}\b", self._text(module)) is not None

@@ -2,10 +2,9 @@
 
 import dataclasses
 import enum
-from pathlib import Path
 
 from t5x_harness.gin.program import MAIN, GinProgram
-from t5x_harness.gin.snapshot import Snapshot
+from t5x_harness.gin.reading import snapshot_of
 from t5x_harness.spec import Location, Mode
 from t5x_harness.system.misspelling import closest
 
@@ -70,8 +69,7 @@ def _lacking(program: GinProgram) -> str | None:
         return f"it leaves {', '.join(missing)} to another file or the command line"
     if undefined := [name for name, _ in program.undefined_macros if closest(name, program.macros) is None]:
         return f"it uses {', '.join(undefined)}, which another file has to define"
-    parent = Path(program.t5x_parent) if program.t5x_parent else None
-    if unbound := unbound_parameters(program, Snapshot(parent)):
+    if unbound := unbound_parameters(program):
         return f"it does not bind {', '.join(f'{_short(program.entry)}.{name}' for name in unbound)}"
     return None
 
@@ -84,10 +82,10 @@ def _start(program: GinProgram) -> Location | None:
     return binding.location.included_from[0] if binding.location.included_from else binding.location
 
 
-def unbound_parameters(program: GinProgram, snapshot: Snapshot) -> tuple[str, ...]:
+def unbound_parameters(program: GinProgram) -> tuple[str, ...]:
     """Returns the unbound parameters of the function that T5X calls, if they have no default."""
     entry = program.entry
-    configurable = snapshot.find(entry) if entry is not None else None
+    configurable = snapshot_of(program).find(entry) if entry is not None else None
     if entry is None or configurable is None:
         return ()
     return tuple(name for name in configurable.required if program.lookup(entry, name) is None)

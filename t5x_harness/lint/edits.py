@@ -78,14 +78,9 @@ class StatementText:
         return self.with_lines(lines)
 
 
-def lines_of(program: GinProgram, file: str) -> tuple[str, ...]:
-    """Returns the lines of a user's file; none for the command line and for files of installed packages."""
-    return program.own_lines.get(file, ())
-
-
 def statement_at(program: GinProgram, at: Location) -> StatementText | None:
     """Returns the statement that begins at a place; None if it is not the user's, or its end is unclear."""
-    lines = lines_of(program, at.file)
+    lines = program.own_lines.get(at.file, ())
     first = max(at.line - 1, 0)
     following = (f"{lines[number]}\n" for number in range(first, len(lines)))
     tokens: list[tokenize.TokenInfo] = []
@@ -111,7 +106,7 @@ def move_below(program: GinProgram, at: Location, include: int) -> Edits:
     target = statement_at(program, Location(at.file, include))
     if statement is None or target is None or statement.is_indented:
         return ()
-    lines = lines_of(program, at.file)
+    lines = program.own_lines.get(at.file, ())
     first = _first_of_paragraph(lines, statement)
     moved = lines[first - 1 : statement.last]
     gap = first > 1 and statement.last < len(lines) and not (lines[first - 2] + lines[statement.last]).strip()
@@ -143,7 +138,7 @@ def add_import(program: GinProgram, at: Location, statement: str) -> Edits:
 
 def begin_with(program: GinProgram, file: str, statements: Iterable[str]) -> Edits:
     """Puts statements before all others of a file, below the comment at its top."""
-    lines = lines_of(program, file)
+    lines = program.own_lines.get(file, ())
     if not lines:
         return ()
     first = next((n for n, line in enumerate(lines, start=1) if line.strip() and not line.startswith("#")), len(lines))
@@ -154,7 +149,7 @@ def begin_with(program: GinProgram, file: str, statements: Iterable[str]) -> Edi
 
 def _imports(program: GinProgram, file: str) -> list[int]:
     """Returns the lines of a file's imports."""
-    statements, _ = parsing.parse("\n".join(lines_of(program, file)))
+    statements, _ = parsing.parse("\n".join(program.own_lines.get(file, ())))
     return [each.location.line_num for each in statements if isinstance(each, config_parser.ImportStatement)]
 
 
@@ -239,7 +234,7 @@ def write_value(program: GinProgram, at: Location, text: str) -> Edits:
     After a syntax error, the parser may have resumed inside a string of several lines. In a file with such strings,
     only the first error is trusted.
     """
-    lines = lines_of(program, at.file)
+    lines = program.own_lines.get(at.file, ())
     match = _BINDING_LINE.fullmatch(lines[at.line - 1]) if len(lines) >= at.line else None
     if match is None:
         return ()
@@ -262,7 +257,7 @@ def _head(program: GinProgram, at: Location) -> StatementText | None:
     statement = statement_at(program, at)
     if statement is None or not statement.is_indented:
         return statement
-    lines = lines_of(program, at.file)
+    lines = program.own_lines.get(at.file, ())
     for number in range(at.line - 1, 0, -1):
         line = lines[number - 1]
         if line and not line[0].isspace() and not line.startswith("#"):

@@ -125,13 +125,8 @@ def _in_reading_order(program: GinProgram, findings: Iterable[Finding]) -> tuple
     severities = {severity: index for index, severity in enumerate(Severity)}
 
     def key(finding: Finding) -> tuple[int, int, int, str]:
-        place = finding.location
-        return (
-            severities[finding.severity],
-            files.get(place.file, -1) if place else -1,
-            place.line if place else 0,
-            finding.code,
-        )
+        place = finding.location or Location("", 0)
+        return severities[finding.severity], files.get(place.file, -1), place.line, finding.code
 
     return tuple(dict.fromkeys(sorted(findings, key=key)))
 

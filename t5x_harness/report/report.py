@@ -7,11 +7,10 @@ innermost include statement, or else the beginning of the config that is run. It
 
 import dataclasses
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from t5x_harness.findings.printable import printable
-from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage
+from t5x_harness.spec import Finding, Outcome, RunResult, RunSpec, Severity, Stage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,9 +191,11 @@ def run_place(spec: RunSpec, root: Path) -> SourceLine | None:
 
 
 def _placed(finding: Finding, spec: RunSpec, run: str, root: Path) -> PlacedFinding:
-    places = [place_in(root, spec.cwd, at.file, at.line) for at in _steps(finding.location)]
+    at = finding.location
+    steps = (at, *reversed(at.included_from)) if at is not None else ()  # nearest first
+    places = [place_in(root, spec.cwd, step.file, step.line) for step in steps]
     inside = [place for place in places if place is not None]
-    named = finding.location or finding.binding
+    named = at or finding.binding
     is_there = bool(places) and places[0] is not None
     return PlacedFinding(
         finding,
@@ -204,10 +205,3 @@ def _placed(finding: Finding, spec: RunSpec, run: str, root: Path) -> PlacedFind
         runs=(run,),
         cwd=spec.cwd,
     )
-
-
-def _steps(location: Location | None) -> Iterator[Location]:
-    """Yields a place and the include statements above it, nearest first."""
-    if location is not None:
-        yield location
-        yield from reversed(location.included_from)

@@ -229,9 +229,8 @@ def resolve(
             known = reword([str(error)])
             if known is None or known.code != "SEQ04":  # the rule SEQ04 reports this
                 raise
-        standins.take_places(role.dataset, run.tasks.get(role.parameter, ()))
         key = role.key(config, "mixture_or_task_name")
-        for asked in standins.take_requests():
+        for asked in standins.take_places(role.dataset, run.tasks.get(role.parameter, ())):
             report.find("RUN09", asked.message, location=config.location(key), fix=asked.fix)
     named = all(role.parameter in run.tasks for role in run.roles)
     if named and all(splits_of(task) for _, task in run.reads()):

@@ -11,7 +11,7 @@ from typing import Any
 from t5x_harness.promotion.settings import DEFAULT_PARALLEL, UNSEEN
 from t5x_harness.spec import STAGE_SECONDS, AotMode, RunSettings, RunSpec
 from t5x_harness.spec.option import Option, OptionForm, option, options_of
-from t5x_harness.spec.settings import RUNNING
+from t5x_harness.spec.run import RUNNING
 from t5x_harness.variables import TPU_AOT_VARIABLE, VERTEX_PREFIX
 from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS
 

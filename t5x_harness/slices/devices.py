@@ -79,19 +79,15 @@ def use_cpu_only() -> None:
 def _variables(number: int, flags: str) -> dict[str, str]:
     kept = _FORCED.sub("", flags).strip()
     added = [f"--xla_force_host_platform_device_count={number}"]
-    if _takes_patience():
+    # A flag that XLA does not know aborts the process, so it is set only if it is known to exist.
+    version = re.match(r"(\d+)\.(\d+)", version_of("jaxlib") or "")
+    if version is not None and (int(version[1]), int(version[2])) >= _FIRST_WITH_PATIENCE:
         added += [f"{flag}={seconds}" for flag, seconds in _PATIENCE if flag not in kept]
     return {
         "JAX_PLATFORMS": "cpu",
         "JAX_NUM_CPU_DEVICES": str(number),
         "XLA_FLAGS": " ".join([kept, *added] if kept else added),
     }
-
-
-def _takes_patience() -> bool:
-    # A flag that XLA does not know aborts the process, so it is set only if it is known to exist.
-    numbers = re.match(r"(\d+)\.(\d+)", version_of("jaxlib") or "")
-    return numbers is not None and (int(numbers[1]), int(numbers[2])) >= _FIRST_WITH_PATIENCE
 
 
 def _too_late(wanted: int, existing: int, platform: str) -> str:

@@ -29,7 +29,7 @@ from t5x_harness.spec.results import RunResult as RunResult
 from t5x_harness.spec.results import Severity as Severity
 from t5x_harness.spec.results import StageResult as StageResult
 from t5x_harness.spec.run import DEFAULT_SLICE as DEFAULT_SLICE
+from t5x_harness.spec.run import READ_SECONDS as READ_SECONDS
+from t5x_harness.spec.run import STAGE_SECONDS as STAGE_SECONDS
+from t5x_harness.spec.run import RunSettings as RunSettings
 from t5x_harness.spec.run import RunSpec as RunSpec
-from t5x_harness.spec.settings import READ_SECONDS as READ_SECONDS
-from t5x_harness.spec.settings import STAGE_SECONDS as STAGE_SECONDS
-from t5x_harness.spec.settings import RunSettings as RunSettings

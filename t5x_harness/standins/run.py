@@ -45,7 +45,6 @@ class StandIns:
         self._sources: dict[str, str] = {}
         self._uncached: set[str] = set()
         self._of_tfds: set[str] = set()
-        self._requests: list[RowsRequest] = []
         self._vocabularies = VocabularyFiles(folder / "vocabularies", self._policy, rows, self._note_vocabulary)
 
     def install(self) -> None:
@@ -54,16 +53,20 @@ class StandIns:
         install_rows(self._samples, self._policy, self._note_hugging_face)
         t5_package.install(self._policy, self._note_t5)
 
-    def take_places(self, dataset: DatasetConfig, tasks: Iterable[seqio.Task]) -> None:
+    def take_places(self, dataset: DatasetConfig, tasks: Iterable[seqio.Task]) -> Sequence[RowsRequest]:
         """Gives the tasks of a dataset the user's rows, or generated TFDS data if their own data is missing.
 
         Args:
           dataset: a dataset of the config.
           tasks: its tasks; each is changed once.
 
+        Returns:
+          The requests for rows of tasks that read files out of reach.
+
         Raises:
           ValueError: a task's declared rows cannot be made into tensors.
         """
+        requests: list[RowsRequest] = []
         for task in tasks:
             if task.name in self._seen:
                 continue
@@ -81,10 +84,16 @@ class StandIns:
                 )
                 for one in made:
                     self._note_tfds(task.name, one)
-            elif isinstance(task.source, seqio.FileDataSource):
-                self._ask_for_rows(task, dataset.split)
+            elif self._policy is not StandInPolicy.OFF and (remote := sources.out_of_reach(task, dataset.split)):
+                why = f"task {task.name} reads {remote[0]}, which is out of reach here, and no rows are declared for it"
+                fix = (
+                    f'give a few in [tool.t5x_harness.samples] of pyproject.toml, {task.name} = "rows.jsonl", or in a '
+                    "test with the fixture sample_rows; or give the bucket, --gcs-root (pytest: --t5x-gcs-root)"
+                )
+                requests.append(RowsRequest(why, fix))
             if dataset.use_cached and task.supports_caching:
                 self._read_uncached(task)
+        return requests
 
     def source_of(self, task: seqio.Task) -> str | None:
         """Describes what a task reads here instead of its own source; returns None if it reads its own.
@@ -108,11 +117,6 @@ class StandIns:
         """Tells whether a task's cache is out of reach, so that its examples are preprocessed as they are read."""
         return task.name in self._uncached
 
-    def take_requests(self) -> Sequence[RowsRequest]:
-        """Returns the requests for rows since the last call."""
-        requests, self._requests = self._requests, []
-        return requests
-
     def is_vocabulary_generated(self, vocabulary: seqio.Vocabulary) -> bool:
         """Tells whether a vocabulary is read from a generated file, so that its pieces mean nothing."""
         file = vocabulary_file(vocabulary)
@@ -127,16 +131,6 @@ class StandIns:
         """Returns what could not be judged since the last call, because data was generated or could not be."""
         doubts, self._not_checked = self._not_checked, []
         return doubts
-
-    def _ask_for_rows(self, task: seqio.Task, split: str) -> None:
-        if self._policy is not StandInPolicy.OFF and (remote := sources.out_of_reach(task, split)):
-            self._requests.append(
-                RowsRequest(
-                    f"task {task.name} reads {remote[0]}, which is out of reach here, and no rows are declared for it",
-                    f'give a few in [tool.t5x_harness.samples] of pyproject.toml, {task.name} = "rows.jsonl", or in a '
-                    "test with the fixture sample_rows; or give the bucket, --gcs-root (pytest: --t5x-gcs-root)",
-                )
-            )
 
     def _read_uncached(self, task: seqio.Task) -> None:
         """Makes a task read without its cache if the cache cannot be reached or does not have the user's rows."""

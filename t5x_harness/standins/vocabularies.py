@@ -81,10 +81,14 @@ def size_of(path: str, *, rows: int | None = None, extra_ids: int = 0) -> Vocabu
     for part in reversed(_BUCKET.sub("", path).split("/")):
         sentinels = int(found[1]) if (found := _SENTINELS.search(part)) else 0
         name = _SENTINELS.sub("", part)
-        if numbers := [n for n in map(int, _NUMBER.findall(name)) if _is_a_size(n)]:
-            return VocabularySize(numbers[-1], sentinels)
+        numbers = [n for n in map(int, _NUMBER.findall(name)) if n >= _LEAST_WITH_BYTES]
+        if usual := [n for n in numbers if n % 100 == 0 or n.bit_count() == 1]:  # others are dates or versions
+            return VocabularySize(usual[-1], sentinels)
         if thousands := _THOUSANDS.search(name):
-            return VocabularySize(_of_thousands(int(thousands[1]), rows, extra_ids + sentinels), sentinels)
+            # 64k is 65,536 if the embedding is too large for 64,000 and has room for 65,536.
+            decimal, binary, others = int(thousands[1]) * 1000, int(thousands[1]) * 1024, extra_ids + sentinels
+            is_binary = rows is not None and decimal + others + 128 <= rows >= binary + others
+            return VocabularySize(binary if is_binary else decimal, sentinels)
     if rows is None or rows <= extra_ids:
         return VocabularySize(_DEFAULT_PIECES)
     left = rows - extra_ids
@@ -94,17 +98,6 @@ def size_of(path: str, *, rows: int | None = None, extra_ids: int = 0) -> Vocabu
 def is_published(path: str) -> bool:
     """Tells whether a path is one of T5's public vocabularies, whose sizes :func:`size_of` knows for certain."""
     return _PUBLISHED.match(path) is not None
-
-
-def _is_a_size(number: int) -> bool:
-    """Tells whether a number is a usual size of vocabularies, and not a date or version."""
-    return number >= _LEAST_WITH_BYTES and (number % 100 == 0 or number.bit_count() == 1)
-
-
-def _of_thousands(number: int, rows: int | None, others: int) -> int:
-    """Returns the value of ``64k``: 65,536 if the embedding is too large for 64,000 and has room for 65,536."""
-    binary, decimal = number * 1024, number * 1000
-    return binary if rows is not None and decimal + others + 128 <= rows >= binary + others else decimal
 
 
 @functools.lru_cache(maxsize=8)

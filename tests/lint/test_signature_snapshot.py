@@ -26,7 +26,7 @@ def test_the_snapshot_is_up_to_date_and_small() -> None:
 
 
 def test_it_knows_functions_classes_and_methods() -> None:
-    snapshot = Snapshot(T5X)
+    snapshot = Snapshot(T5X, ModuleFinder([], None))
     train = snapshot.find("__main__.train")
     assert train is not None
     assert {"model", "total_steps"} <= set(train.required)
@@ -58,7 +58,7 @@ def test_the_snapshot_of_a_library_is_that_of_the_version_that_the_harness_asks_
 
 
 def test_it_knows_the_libraries_by_each_of_their_names() -> None:
-    snapshot = Snapshot(T5X)
+    snapshot = Snapshot(T5X, ModuleFinder([], None))
     evaluator = snapshot.find("seqio.evaluation.Evaluator")
     assert evaluator is not None
     assert evaluator == snapshot.find("seqio.Evaluator")

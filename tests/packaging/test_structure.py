@@ -45,4 +45,4 @@ def test_few_classes_pass_a_run_on(repository: Path) -> None:
 
 
 def test_an_option_is_named_where_it_is_declared_and_where_it_is_used(repository: Path) -> None:
-    assert modules_that_set(repository, "read_seconds") == ["execute.stages", "spec.settings"]
+    assert modules_that_set(repository, "read_seconds") == ["execute.stages", "spec.run"]

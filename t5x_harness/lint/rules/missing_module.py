@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from t5x_harness.findings.rule import Example, Found, Rule
-from t5x_harness.gin.files import ModuleFinder, module_path
+from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.problems import ProblemKind
 from t5x_harness.gin.program import MAIN, Binding, GinProgram, MacroBinding
 from t5x_harness.gin.sources import SourceFinder
@@ -111,8 +111,7 @@ _MOST_FOLDERS = 500
 )
 def missing_module(context: Context) -> Iterator[Found]:
     """Finds each module that Python would not find, in the config's imports and in the user's modules."""
-    parent = context.program.t5x_parent
-    finder = ModuleFinder(module_path(context.program.spec), Path(parent) if parent else None)
+    finder = context.snapshot.finder
     for problem in context.program.problems_of(ProblemKind.MISSING_MODULE):
         part = problem.detail
         whole = "" if part == problem.subject else f" (for {problem.subject})"

@@ -215,7 +215,7 @@ def no_run_config(context: Context) -> Iterator[Found]:
             "include a run file ('t5x/configs/runs/pretrain.gin', finetune.gin, eval.gin or infer.gin), or name it "
             "as one of several gin files of a run",
         )
-    elif missing := unbound_parameters(program, context.snapshot):
+    elif missing := unbound_parameters(program):
         entry = (program.entry or "").rpartition(".")[2]
         at = next(b for b in program.entries if b.target == program.entry)
         yield Found(
