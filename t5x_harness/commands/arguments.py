@@ -14,6 +14,7 @@ from t5x_harness.settings.configuration import Configuration, files_of, require_
 from t5x_harness.settings.forms import SettingsError, count, duration
 from t5x_harness.settings.options import RUNS, option_of
 from t5x_harness.settings.project import find_project
+from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import RunSpec
 from t5x_harness.system.texts import masked
 from t5x_harness.vertex.container import STRATEGIES
@@ -219,7 +220,6 @@ def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
     from t5x_harness.lint.stage import missing_gin_files
     from t5x_harness.runs.model_dirs import ensure_model_dirs
     from t5x_harness.runtime.choice import RuntimeChoiceError
-    from t5x_harness.slices.slice import SliceError, get_slice
 
     try:
         specs = specs_of(arguments, Path.cwd())

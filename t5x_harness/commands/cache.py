@@ -1,7 +1,5 @@
 """``t5x-harness cache``: preprocesses SeqIO tasks once, into files that ``USE_CACHED_TASKS = True`` reads."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses
@@ -13,18 +11,17 @@ import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
+from t5x_harness.buckets.addresses import is_remote
+from t5x_harness.buckets.emulated import store
+from t5x_harness.caching.request import CachedTask, CacheError, CacheRequest
 from t5x_harness.commands.arguments import FINE, FOUND, UsageError, parts
 from t5x_harness.findings.text import columns
 from t5x_harness.report.json import json_text
+from t5x_harness.settings.project import load_project
 from t5x_harness.slices.devices import use_cpu_only
 from t5x_harness.spec import RunSettings, RunSpec, Stage, StandInPolicy
-
-if TYPE_CHECKING:
-    import seqio
-
-    from t5x_harness.caching.request import CachedTask
 
 EPILOG = """\
 examples:
@@ -134,8 +131,6 @@ def main(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--max_shards {arguments.max_shards} is less than --min_shards {arguments.min_shards}")
     use_cpu_only()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    from t5x_harness.caching.request import CacheError
-
     try:
         with tempfile.TemporaryDirectory(prefix="t5x-harness-cache-") as folder, _quiet() as terminal:
             done, refused, standins = _cache(arguments, Path(folder), terminal)
@@ -160,7 +155,6 @@ def _cache(
       CacheError: there is nothing to cache, or one of the user's modules cannot be imported.
     """
     from t5x_harness.runtime.import_hooks import ensure_t5x
-    from t5x_harness.settings.project import load_project
 
     project = load_project(Path.cwd())
     sys.path[:0] = [os.getcwd(), *project.python_path]
@@ -168,10 +162,7 @@ def _cache(
     import absl.logging
     import seqio
 
-    from t5x_harness.buckets.addresses import is_remote
-    from t5x_harness.buckets.emulated import store
     from t5x_harness.caching import caching
-    from t5x_harness.caching.request import CacheError, CacheRequest
     from t5x_harness.resolve.datasets import tfds_problem
     from t5x_harness.standins.run import StandIns
 
@@ -226,7 +217,6 @@ def _guarded(step: Callable[[], Any]) -> Any:
     Raises:
       CacheError: the step raised an exception, which the message explains with the user's line.
     """
-    from t5x_harness.caching.request import CacheError
     from t5x_harness.resolve.explanation import explain
 
     try:
@@ -248,8 +238,6 @@ def _quiet() -> Iterator[TextIO]:
     Yields:
       The terminal's standard error.
     """
-    from t5x_harness.caching.request import CacheError
-
     sys.stderr.flush()
     with tempfile.TemporaryFile() as printed, os.fdopen(os.dup(2), "w") as terminal:
         os.dup2(printed.fileno(), 2)

@@ -1,19 +1,14 @@
 """``t5x-harness convert``: converts a T5X checkpoint to a transformers folder or to safetensors, and back."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
 
 from t5x_harness.commands.arguments import FINE, FOUND, UsageError, parts
+from t5x_harness.conversion.request import ConversionError, ConversionRequest, Form, describe
 from t5x_harness.report.json import json_text
 from t5x_harness.slices.devices import use_cpu_only
-
-if TYPE_CHECKING:
-    from t5x_harness.conversion.request import ConversionRequest
 
 EPILOG = """\
 examples:
@@ -120,7 +115,6 @@ def main(arguments: argparse.Namespace) -> int:
     """
     use_cpu_only()
     from t5x_harness.conversion.conversion import convert
-    from t5x_harness.conversion.request import ConversionError, describe
 
     try:
         conversion = convert(_request(arguments))
@@ -137,8 +131,6 @@ def _request(arguments: argparse.Namespace) -> ConversionRequest:
     Raises:
       UsageError: an option does not apply to this conversion.
     """
-    from t5x_harness.conversion.request import ConversionRequest, Form
-
     to = Form(arguments.to)
     for option, given, form in (
         ("--model-type", arguments.model_type, Form.TRANSFORMERS),

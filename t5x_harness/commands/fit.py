@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.commands.arguments import INTERRUPTED, UsageError, add_run_arguments, specs_of
 from t5x_harness.settings.command_line import session_options
 from t5x_harness.settings.forms import count, positive
+from t5x_harness.slices.slice import GENERATIONS, SliceError, get_slice
 from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage
 
 if TYPE_CHECKING:
@@ -152,8 +153,6 @@ def _spec(arguments: argparse.Namespace) -> RunSpec:
 
 
 def _slices(arguments: argparse.Namespace, spec: RunSpec) -> list[str]:
-    from t5x_harness.slices.slice import GENERATIONS, SliceError, get_slice
-
     try:
         own = get_slice(spec.slice)
         if arguments.slices:

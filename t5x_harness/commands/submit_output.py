@@ -1,6 +1,7 @@
 """The output of ``t5x-harness submit``: jobs as text and as JSON, before they are sent and after they have ended."""
 
 import argparse
+import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -243,8 +244,6 @@ def as_text(job: T5XJob, verdict: SpecVerdict, *, spec: bool) -> Iterator[str]:
             yield f"  {title}:"
             yield from (f"    {name}" for name in names)
     if spec:
-        import json
-
         yield "  spec:"
         yield from (f"    {line}" for line in json.dumps(_plain(job.to_pb()), indent=2).splitlines())
 

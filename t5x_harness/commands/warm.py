@@ -15,6 +15,7 @@ from t5x_harness.settings.command_line import add_option
 from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RuntimeChoice
+from t5x_harness.variables import WORKER_SOCKET_VARIABLE
 
 EPILOG = """\
 examples:
@@ -50,7 +51,6 @@ def main(args: argparse.Namespace) -> int:
     """
     from t5x_harness.runs.pool import worker_for
     from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
-    from t5x_harness.variables import WORKER_SOCKET_VARIABLE
     from t5x_harness.workers import WarmZygotes, ZygoteFailed
 
     env_file = env_file_of(args)

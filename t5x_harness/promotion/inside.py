@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.promotion.packing import PackingError, TestArchive, unpack
-from t5x_harness.promotion.shipped import ShippedOutcome, warning_to_json
+from t5x_harness.promotion.shipped import PackingError, ShippedOutcome, TestArchive, unpack, warning_to_json
 from t5x_harness.version import __version__, version_of
 
 _UNPACKING_FAILED = 2

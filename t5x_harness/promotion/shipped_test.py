@@ -9,10 +9,16 @@ from t5x_harness.buckets.addresses import GS, mounted
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, JobNotSent, PromotedJobs
 from t5x_harness.promotion.marker import ResourcesError
-from t5x_harness.promotion.packing import PackingError, listed_files, pack
 from t5x_harness.promotion.results import ending
 from t5x_harness.promotion.settings import JobOrder
-from t5x_harness.promotion.shipped import ShipFailed, ShippedOutcome, ShippedOutcomeError
+from t5x_harness.promotion.shipped import (
+    PackingError,
+    ShipFailed,
+    ShippedOutcome,
+    ShippedOutcomeError,
+    listed_files,
+    pack,
+)
 from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.job import digest_of, labels_of, plain_name, unique_stamp

@@ -36,14 +36,17 @@ For example::
 """
 
 import dataclasses
+import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.promotion.marker import ResourcesError, TpuResources
 from t5x_harness.settings.forms import Layer, SettingsError, from_toml, require_codes
 from t5x_harness.settings.options import JOBS, RUNS
+from t5x_harness.slices.slice import GENERATIONS
 from t5x_harness.spec import RunSpec
 from t5x_harness.spec.option import Option, OptionForm, options_of
 
@@ -230,8 +233,6 @@ class _ProjectReader:
         return {key: self._value(options[key], value, key, where) for key, value in table.items()}
 
     def _tpu(self, table: Mapping[str, Any]) -> Mapping[str, Any]:
-        from t5x_harness.promotion.marker import ResourcesError, TpuResources
-
         try:
             TpuResources.of(table)
         except ResourcesError as error:
@@ -240,8 +241,6 @@ class _ProjectReader:
         return dict(table)
 
     def _prices(self, table: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-        from t5x_harness.slices.slice import GENERATIONS
-
         where, prices = _Table(f"{_TABLE}.prices"), self._part(table, "prices", "a table of TPU generations")
         self._require_known(prices, [generation.name for generation in GENERATIONS], where)
         for name, price in prices.items():
@@ -269,8 +268,6 @@ class _ProjectReader:
         return value
 
     def _require_known(self, table: Mapping[str, Any], keys: Sequence[str], where: _Table) -> None:
-        import difflib
-
         for key in table:
             if key not in keys:
                 near = difflib.get_close_matches(key, keys, n=1)

@@ -5,25 +5,21 @@ config and its dataset and whose output is the model; the console draws these as
 event files of TPU jobs, even if their spec requests it, so the SDK's uploader does this from the bucket.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from t5x_harness.buckets.addresses import bucket_of, object_address
 from t5x_harness.buckets.folders import Folder
 from t5x_harness.gin.program import GinProgram
 from t5x_harness.gin.values import format_value, is_required
 from t5x_harness.vertex.errors import VertexError, as_vertex_error
+from t5x_harness.vertex.job import T5XJob
 from t5x_harness.vertex.metrics import RunMetrics, number_for_json
 from t5x_harness.vertex.submitted import JobOutcome, SubmittedJob
 from t5x_harness.vertex.target import LONGEST_RUN, VertexTarget
-
-if TYPE_CHECKING:
-    from t5x_harness.vertex.job import T5XJob
 
 _LAST_LOOK = 3.0
 """The seconds in which the uploader, which looks once per second, finds the last files that were written."""
@@ -129,7 +125,7 @@ class TrackedRun:
         self._where = job.target.where
 
     @classmethod
-    def begin(cls, job: T5XJob, submitted: SubmittedJob, experiment: str) -> TrackedRun:
+    def begin(cls, job: T5XJob, submitted: SubmittedJob, experiment: str) -> Self:
         """Creates the run, with the job's parameters.
 
         Args:
@@ -160,7 +156,7 @@ class TrackedRun:
         return tracked
 
     @classmethod
-    def resume(cls, submitted: SubmittedJob, experiment: str) -> TrackedRun | None:
+    def resume(cls, submitted: SubmittedJob, experiment: str) -> Self | None:
         """Returns the run of a job that was sent earlier, or None if it has none.
 
         Raises:

@@ -1,21 +1,16 @@
 """Waits until jobs end, until a time limit, or until Ctrl-C, and never loses a Ctrl-C."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import Self
 
 from t5x_harness.vertex.emulated import emulation_has_ended, uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.submitted import ENDED, JobOutcome
-
-if TYPE_CHECKING:
-    from t5x_harness.vertex.submitted import SubmittedJob
+from t5x_harness.vertex.submitted import ENDED, JobOutcome, SubmittedJob
 
 
 class Interrupts:
@@ -115,7 +110,7 @@ class Patience:
         self._pause = first
 
     @classmethod
-    def usual(cls, check: Callable[[], None] | None = None) -> Patience:
+    def usual(cls, check: Callable[[], None] | None = None) -> Self:
         """Returns the patience for the Vertex AI that this process uses; Google's has quotas for requests."""
         is_private = uses_emulated_google()
         return cls(longest=0.25, check=check) if is_private else cls(first=2.0, check=check)

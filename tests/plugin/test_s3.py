@@ -13,8 +13,7 @@ import pytest
 
 pytest.importorskip("moto", reason="the extra s3 is not installed")
 
-from t5x_harness.fixtures.s3_server import S3Error, S3Server
-from t5x_harness.fixtures.storage_s3 import FakeS3
+from t5x_harness.fixtures.storage_s3 import FakeS3, S3Error, S3Server
 
 
 def boto_client() -> Any:
@@ -119,7 +118,7 @@ def test_a_server_that_does_not_start_says_why(tmp_path: Path, monkeypatch: pyte
 def test_a_server_ends_with_its_parent() -> None:
     code = """
 import json, os, signal
-from t5x_harness.fixtures.s3_server import S3Server
+from t5x_harness.fixtures.storage_s3 import S3Server
 server = S3Server()
 print(json.dumps(server.pid), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)

@@ -9,8 +9,16 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.promotion import packing
-from t5x_harness.promotion.packing import PackingError, TestArchive, listed_files, pack, unpack
-from t5x_harness.promotion.shipped import ShippedOutcome, ShippedOutcomeError, warning_from_json
+from t5x_harness.promotion.shipped import (
+    PackingError,
+    ShippedOutcome,
+    ShippedOutcomeError,
+    TestArchive,
+    listed_files,
+    pack,
+    unpack,
+    warning_from_json,
+)
 
 
 @pytest.fixture
