@@ -5,8 +5,6 @@ devices, are parsed on demand. The TPU compiler does not write down how often a 
 loop shows it.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re
@@ -24,6 +22,19 @@ _OPERAND = re.compile(r"%([^\s,()]+)")
 
 class ProgramTextError(ValueError):
     """The text is not a compiled program; the message names the line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trips:
+    """The number of rounds of a loop.
+
+    Attributes:
+      times: the number of rounds.
+      is_most: whether the loop may end earlier, as decoding does when all sequences have ended.
+    """
+
+    times: int
+    is_most: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,19 +159,6 @@ class _Element:
 
 _Side = int | _Element
 """A side of a comparison or sum: a constant, or an element of the loop's tuple."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Trips:
-    """The number of rounds of a loop.
-
-    Attributes:
-      times: the number of rounds.
-      is_most: whether the loop may end earlier, as decoding does when all sequences have ended.
-    """
-
-    times: int
-    is_most: bool = False
 
 
 def trips_of(computations: Mapping[str, Computation], around: Computation, loop: Instruction) -> Trips | None:

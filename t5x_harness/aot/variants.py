@@ -75,21 +75,20 @@ class TunedRun:
         return " and ".join([*[f"--slice={self.variant.slice}"][: self.is_elsewhere], *self.bindings.values()])
 
 
-def tune(run: AotRun, spec: RunSpec, variant: RunVariant, programs: Sequence[ProgramSpec] | None = None) -> TunedRun:
+def tune(run: AotRun, spec: RunSpec, variant: RunVariant, programs: Sequence[ProgramSpec]) -> TunedRun:
     """Makes a run with other settings.
 
     Args:
       run: the run, as its plan describes it.
       spec: its specification.
       variant: the other settings.
-      programs: the programs that have to fit; None for all.
+      programs: the programs that have to fit.
 
     Raises:
       VariantRefused: T5X has no mesh for it, its batch cannot be shared, its train state alone does not fit, or the
         config has nothing to set.
     """
     slice_ = get_slice(variant.slice or spec.slice)
-    chosen = run.programs if programs is None else tuple(programs)
     mesh, bound = _mesh(run, slice_, variant.num_partitions)
     for name in ("batch_size", "num_microbatches", "remat_policy"):
         wanted, own = getattr(variant, name), own_value(run, name)
@@ -100,7 +99,7 @@ def tune(run: AotRun, spec: RunSpec, variant: RunVariant, programs: Sequence[Pro
         bound[name] = wanted
     batch = bound.get("batch_size")
     knob = run.knobs.get("batch_size")
-    sized = tuple(_with_batch(program, knob.binding if knob else "", batch) for program in chosen)
+    sized = tuple(_with_batch(program, knob.binding if knob else "", batch) for program in programs)
     shape = dict(run.mesh) if mesh is None else mesh.shape
     state = {kind: _cut(sizes, shape) for kind, sizes in run.cut_bytes.items()}
     parts = variant.num_microbatches or own_microbatches(run)

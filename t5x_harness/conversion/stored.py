@@ -4,8 +4,6 @@ Reading does not use T5X, except to translate the names in TensorFlow checkpoint
 parameters and a step, but no optimizer state.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import logging
@@ -13,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import ml_dtypes
 import numpy as np
@@ -65,7 +63,7 @@ class StoredParameters:
         """The shapes of the arrays."""
         return {name: tensor.shape for name, tensor in self.tensors.items()}
 
-    def as_type(self, dtype: str | None) -> StoredParameters:
+    def as_type(self, dtype: str | None) -> Self:
         """Returns the same parameters with all floats in another element type; None keeps each unchanged."""
         if dtype is None:
             return self

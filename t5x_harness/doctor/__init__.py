@@ -5,9 +5,7 @@ this process, so the doctor also works where the patient does not.
 """
 
 from t5x_harness.doctor import image, machine, t5x, versions
-from t5x_harness.doctor.check import Check, Defect, Diagnosis, Environment, Installed
-
-__all__ = ["CHECKS", "Check", "Defect", "Diagnosis", "Environment", "Installed", "diagnose"]
+from t5x_harness.doctor.check import Check, Diagnosis, Environment
 
 _FOUND = [value for module in (image, machine, t5x, versions) for value in vars(module).values()]
 CHECKS = tuple(sorted((value for value in _FOUND if isinstance(value, Check)), key=lambda check: check.code))

@@ -1,13 +1,12 @@
 """A check of the doctor, and the environment that it looks at: what is installed according to the metadata."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import importlib.metadata
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Self
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
@@ -66,7 +65,7 @@ class Environment:
         variables: Mapping[str, str] | None = None,
         recorded: Sequence[str] | None = None,
         folders: Sequence[str] = (),
-    ) -> Environment:
+    ) -> Self:
         """Reads the environment of this process.
 
         Args:

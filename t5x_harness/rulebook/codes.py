@@ -9,7 +9,8 @@ import functools
 from collections.abc import Mapping
 from typing import Literal
 
-from t5x_harness.doctor import CHECKS, Check
+from t5x_harness.doctor import CHECKS
+from t5x_harness.doctor.check import Check
 from t5x_harness.findings.rule import Rule
 from t5x_harness.google.vertex.validation.judging import service_rules
 from t5x_harness.google.vertex.validation.rules import SpecRule, read_table

@@ -4,12 +4,11 @@ T5X's configs leave the folder to the launcher: MODEL_DIR for training, EVAL_OUT
 INFER_OUTPUT_DIR for inference. Bindings are parsed early, before a TPU is waiting for the job.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
+from typing import Self
 
 from t5x_harness.gin import parsing
 from t5x_harness.gin.program import MAIN, GinProgram, MacroBinding
@@ -38,7 +37,7 @@ class RunMode(enum.StrEnum):
     PRECOMPILE = "precompile"
 
     @classmethod
-    def parse(cls, text: str) -> RunMode:
+    def parse(cls, text: str) -> Self:
         """Returns the run mode with a name.
 
         Raises:

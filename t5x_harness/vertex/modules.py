@@ -4,8 +4,6 @@ A package is staged as a whole, with the vocabularies and tables in it. Modules 
 are not part of the project are expected in the image.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import hashlib
@@ -13,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Self
 
 from t5x_harness.buckets.folders import StagedFile
 from t5x_harness.gin.files import FoundModule, ModuleFinder, module_path
@@ -38,7 +37,7 @@ class LocalRoots:
     others: tuple[Path, ...] = ()
 
     @classmethod
-    def of(cls, spec: RunSpec) -> LocalRoots:
+    def of(cls, spec: RunSpec) -> Self:
         """Returns the folders of a run."""
         cwd = Path(os.path.abspath(spec.cwd))
         given = (*spec.search_paths, *spec.python_path)

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5x_harness.commands.doctor import as_json, as_table
-from t5x_harness.doctor import CHECKS, Defect, Environment, Installed, diagnose
-from t5x_harness.doctor.check import required
+from t5x_harness.doctor import CHECKS, diagnose
+from t5x_harness.doctor.check import Defect, Environment, Installed, required
 from t5x_harness.doctor.versions import RIVALS
 from t5x_harness.runtime.choice import Runtime
 from t5x_harness.spec import Severity

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.doctor import Diagnosis, Environment, Installed, machine
+from t5x_harness.doctor import machine
+from t5x_harness.doctor.check import Diagnosis, Environment, Installed
 from t5x_harness.doctor.machine import triton_after_tensorflow
 from t5x_harness.doctor.t5x import interface, private_names
 from t5x_harness.google.gcs_mount.mount import MountMode

@@ -9,7 +9,8 @@ import pytest
 from packaging.requirements import Requirement
 
 from t5x_harness.commands.main import main
-from t5x_harness.doctor import Environment, Installed, diagnose
+from t5x_harness.doctor import diagnose
+from t5x_harness.doctor.check import Environment, Installed
 from t5x_harness.runtime.choice import Runtime
 from t5x_harness.variables import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
 

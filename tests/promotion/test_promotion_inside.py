@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.promotion import packing
+from t5x_harness.promotion import shipped
 from t5x_harness.promotion.shipped import (
     PackingError,
     ShippedOutcome,
@@ -86,7 +86,7 @@ def test_a_test_outside_the_root_folder_is_refused(project: Path) -> None:
 
 
 def test_what_is_too_large_names_the_largest(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "LIMIT", 2**20)
+    monkeypatch.setattr(shipped, "LIMIT", 2**20)
     (project / "data/a.tsv").write_bytes(b"0" * (2**20 + 1))
     with pytest.raises(PackingError, match=r"have 1 MiB, and 1 MiB is the limit; the largest is data/a.tsv: put it"):
         names(project, "tests/test_alone.py", "data/*")
