@@ -1,6 +1,7 @@
 """The folder that shows a bucket: which files and folders it has, and which folders names of objects imply."""
 
 import bisect
+import contextlib
 import dataclasses
 import errno
 import os
@@ -72,8 +73,11 @@ class TreeWalk:
             if name.endswith(b"/"):
                 if name >= start or start.startswith(name):
                     self._enter(name)
-            elif name >= start and (text := _object_name(name)) is not None:
-                return text
+            elif name >= start:
+                with contextlib.suppress(UnicodeDecodeError):
+                    text = name.decode()
+                    if object_fault(text) is None:
+                        return text
         return None
 
     def _enter(self, prefix: bytes) -> None:
@@ -99,14 +103,6 @@ def _name_in_order(entry: os.DirEntry[bytes]) -> bytes | None:
         return entry.name if entry.is_file() else None
     except OSError:  # a link whose target cannot be examined
         return None
-
-
-def _object_name(name: bytes) -> str | None:
-    try:
-        text = name.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if object_fault(text) is None else None
 
 
 # The sticky bit marks an implied folder: mkdir sets it in the same call, it survives a kill, and it means nothing to

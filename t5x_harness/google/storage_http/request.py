@@ -138,14 +138,6 @@ def parse_json(body: bytes) -> dict[str, Any]:
     return value
 
 
-def utf8_text(raw: bytes, what: str) -> str:
-    """Decodes text; raises Invalid if it is not UTF-8."""
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise Invalid(f"{what} has to be UTF-8, not {raw[:80]!r}") from None
-
-
 _LONGEST_METADATA = 64 << 10
 _DECODER = json.JSONDecoder()
 _VERBS = {"GET": "get", "HEAD": "get", "DELETE": "delete", "PATCH": "patch", "PUT": "patch", "POST": "upload"}

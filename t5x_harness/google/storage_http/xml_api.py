@@ -24,7 +24,7 @@ from t5x_harness.google.storage.values import (
 from t5x_harness.google.storage_http.answers import Answer, media_headers
 from t5x_harness.google.storage_http.calls import inline_or_in_thread, open_checked, with_entity_tags, write_object
 from t5x_harness.google.storage_http.json_api import NotAllowed, NotEmulated
-from t5x_harness.google.storage_http.request import StorageRequest, utf8_text
+from t5x_harness.google.storage_http.request import StorageRequest
 from t5x_harness.google.storage_http.resources import (
     HEADER_FIELDS,
     checksums_of,
@@ -102,8 +102,11 @@ async def _put(store: ObjectStore, request: StorageRequest, bucket: str, name: s
 
 async def _copy(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer:
     headers = request.headers
-    copied = utf8_text(unquote_to_bytes(headers["x-goog-copy-source"].encode("latin-1")), "x-goog-copy-source")
-    of_bucket, _, of_name = copied.lstrip("/").partition("/")
+    named = unquote_to_bytes(headers["x-goog-copy-source"].encode("latin-1"))
+    try:
+        of_bucket, _, of_name = named.decode().lstrip("/").partition("/")
+    except UnicodeDecodeError:
+        raise Invalid(f"x-goog-copy-source has to be UTF-8, not {named[:80]!r}") from None
     generation = number_of(headers, "x-goog-copy-source-generation")
     conditions = _conditions(request, "x-goog-copy-source-if-", generation=generation)
     source = SourceObject(of_bucket, of_name, conditions)

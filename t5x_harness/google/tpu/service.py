@@ -5,7 +5,6 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qsl
 
 from t5x_harness.google import asgi
@@ -59,7 +58,9 @@ async def answer_compute(scope: Scope, send: Send) -> bool:
         return False
     project, kind, name = found["project"], found["kind"], found["name"]
     if kind is None:
-        await answer_json(send, 200, _project(project))
+        metadata: Json = {"kind": "compute#metadata", "fingerprint": "AAAA", "items": []}
+        shown = {"kind": "compute#project", "id": project_number(project), "name": project}
+        await answer_json(send, 200, {**shown, "commonInstanceMetadata": metadata})
         return True
     places = {place: _place(project, kind, place) for place in (ZONES if kind == "zones" else map(_region, ZONES))}
     if name is None:
@@ -70,12 +71,6 @@ async def answer_compute(scope: Scope, send: Send) -> bool:
         known = f"{PRODUCT} has {', '.join(places)}"
         await answer_error(send, 404, f"The resource 'projects/{project}/{kind}/{name}' was not found ({known})")
     return True
-
-
-def _project(project: str) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"kind": "compute#metadata", "fingerprint": "AAAA", "items": []}
-    number = project_number(project)
-    return {"kind": "compute#project", "id": number, "name": project, "commonInstanceMetadata": metadata}
 
 
 def _place(project: str, kind: str, name: str) -> dict[str, str]:

@@ -50,10 +50,6 @@ def random_id() -> str:
     return str(random.randrange(10**18, 9 * 10**18))
 
 
-def _get(call: ApiCall, _: ResourceKind) -> Message:
-    return call.services.resources.get(call.request.name, call.rpc.response)
-
-
 def _list(call: ApiCall, kind: ResourceKind) -> Message:
     parent = call.request.parent
     if is_resource(parent) and "/-" not in parent and not call.services.resources.exists(parent):
@@ -91,7 +87,7 @@ def _delete(call: ApiCall, kind: ResourceKind) -> Message:
 
 _RUN: dict[str, Callable[[ApiCall, ResourceKind], Message]] = {
     "Create": _create,
-    "Get": _get,
+    "Get": lambda call, _: call.services.resources.get(call.request.name, call.rpc.response),
     "List": _list,
     "Update": _update,
     "Delete": _delete,
