@@ -29,7 +29,8 @@ from t5x_harness.runs.pool import worker_for
 from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.spec import Outcome, RunSpec, Stage
-from t5x_harness.workers import RunProcess, Zygote
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 SLICES: Mapping[str, str] = {"xl": "v3-32", "xxl": "v3-128"}
 

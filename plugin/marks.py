@@ -1,19 +1,16 @@
 """The markers, and the rule that a smoke test must exercise something."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from t5x_harness.fixtures.runs import slice_name, written
 from t5x_harness.promotion.marker import SMOKE, TPU, ResourcesError, TpuResources
+from t5x_harness.settings.auxiliary import Auxiliary
+from t5x_harness.slices.slice import SliceError, get_slice
 
 from .session import SESSION
-
-if TYPE_CHECKING:
-    from t5x_harness.settings.auxiliary import Auxiliary
 
 # The units of real work (train steps, examples, predictions) that a test did through the harness.
 EXERCISED = pytest.StashKey[int]()
@@ -48,8 +45,6 @@ def auxiliary_jobs(item: pytest.Item) -> tuple[Auxiliary, ...]:
     """Returns the jobs that a test's ``auxiliary`` markers request, the closest last; fails it for a wrong marker."""
     jobs = []
     for mark in item.iter_markers("auxiliary"):
-        from t5x_harness.settings.auxiliary import Auxiliary
-
         try:
             jobs.append(Auxiliary.of_mark(mark.args, mark.kwargs))
         except ValueError as error:
@@ -97,8 +92,6 @@ def check(item: pytest.Item) -> None:
 
 def check_slice(name: str, where: str) -> None:
     """Fails a test without a traceback if its slice does not exist; ``where`` begins the message."""
-    from t5x_harness.slices.slice import SliceError, get_slice
-
     try:
         get_slice(name)
     except SliceError as error:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from t5x_harness.promotion.marker import ResourcesError
-from t5x_harness.promotion.settings import NOT_SENT, order_of
+from t5x_harness.promotion.settings import NOT_SENT, order_of, planned
+from t5x_harness.runs.stages import jobs_after_plans
 from t5x_harness.upstream.pytest import skip_at_item
 
 from .gin_items import StageItem
@@ -138,9 +139,6 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     promotion = config.stash[PROMOTION]
     if not promotion.active:
         return
-    from t5x_harness.promotion.settings import planned
-    from t5x_harness.runs.stages import jobs_after_plans
-
     with usage_errors():
         promotion.check(items)
     items[:] = [_replaced(item, promotion) for item in items]

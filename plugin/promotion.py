@@ -22,7 +22,7 @@ from t5x_harness.promotion.settings import PromotionSettings, machine_of, order_
 from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.options import option_of
 from t5x_harness.spec import RunSpec, Stage
-from t5x_harness.vertex.emulated import uses_emulated_google
+from t5x_harness.vertex.emulated import emulated_google, uses_emulated_google
 from t5x_harness.vertex.target import EMULATED, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target, variable_of
 
 from . import marks
@@ -124,7 +124,7 @@ class Promotion:
                 self._importing.join()
             # As with tests' output, -s shows logs as they arrive; xdist's workers have no terminal.
             streams = self._session.config.option.capture == "no" and not self._session.is_worker
-            self._jobs = PromotedJobs(self.settings, self.shown.append, self._session.say if streams else None)
+            self._jobs = PromotedJobs(self.settings, self.shown.append, self._session.progress.say if streams else None)
         return self._jobs
 
     def header(self) -> list[str]:
@@ -258,7 +258,6 @@ class Promotion:
         """
         from t5x_harness.google.session import ServerError
         from t5x_harness.google.vertex.settings import ExpectedJobs
-        from t5x_harness.vertex.emulated import emulated_google
 
         if importlib.util.find_spec("google") is None or importlib.util.find_spec("google.cloud.aiplatform") is None:
             raise SettingsError(

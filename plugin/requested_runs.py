@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from t5x_harness.fixtures.vertex import checked
-from t5x_harness.promotion.settings import NOT_SENT
+from t5x_harness.promotion.marker import ResourcesError
+from t5x_harness.promotion.settings import NOT_SENT, planned
 from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.settings.forms import Layer
 from t5x_harness.spec import AotMode, Mode, Outcome, RunResult, RunSpec, Stage
@@ -112,8 +113,6 @@ def _run(
 ) -> RunResult:
     """Runs a config, to its end or to a stage, or a job for a checkpoint of a run that trained."""
     from t5x_harness.findings.work import work_of
-    from t5x_harness.promotion.marker import ResourcesError
-    from t5x_harness.promotion.settings import planned
     from t5x_harness.report.junit import job_lines, job_properties
     from t5x_harness.report.terminal import run_failure
     from t5x_harness.runs.pool import RunContext

@@ -21,12 +21,13 @@ from t5x_harness.settings.session import SessionSettings
 from t5x_harness.spec import Stage
 from t5x_harness.spec.option import Option
 from t5x_harness.system.ending import Ending
+from t5x_harness.system.processes import interrupt_with_parent
 from t5x_harness.upstream.pytest import temporary_folders, write_past_line
 from t5x_harness.vertex.target import VertexTargetError
 
 if TYPE_CHECKING:
     from t5x_harness.runs.session import RunRegistry
-    from t5x_harness.workers import InlineProgress
+    from t5x_harness.workers.progress import InlineProgress
 
 
 SESSION = pytest.StashKey["HarnessSession"]()
@@ -107,7 +108,7 @@ class HarnessSession:
     @functools.cached_property
     def progress(self) -> InlineProgress:
         """The progress display, made for the first run, because pytest's terminal reporter comes after the plugins."""
-        from t5x_harness.workers import InlineProgress
+        from t5x_harness.workers.progress import InlineProgress
 
         reporter = self.config.pluginmanager.getplugin("terminalreporter")
         watched = reporter is not None and reporter.isatty and self.config.get_verbosity() >= 0
@@ -118,19 +119,13 @@ class HarnessSession:
 
         return InlineProgress(write, watched=watched)
 
-    def say(self, line: str) -> None:
-        """Shows a line above the progress."""
-        self.progress.say(line)
-
     @contextlib.contextmanager
     def working(self) -> Iterator[RunRegistry]:
         """Shows the progress of runs that are waited for while the block lasts, and makes Ctrl-C end them."""
         if self.is_worker:
             # pytest-xdist itself does that 5 s later. Called in the main thread before any run begins, because the
             # kernel forgets the request when the requesting thread ends.
-            from t5x_harness.system import processes
-
-            processes.interrupt_with_parent()
+            interrupt_with_parent()
         with self.watching():
             try:
                 yield self.runs

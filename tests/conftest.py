@@ -18,7 +18,7 @@ import t5x_in_use
 
 from t5x_harness.runs.pool import worker_for
 from t5x_harness.variables import WORKER_SOCKET_VARIABLE
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.settings import VertexOptions

@@ -26,7 +26,7 @@ class Session:
 LIGHT = """
 from t5x_harness.runs import local
 from t5x_harness.runs import pool
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 pool.worker_for = lambda runtime, **given: Zygote()
 local.FACTORY = "hanging:Session"
 """

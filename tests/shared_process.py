@@ -20,8 +20,10 @@ from local_run import LocalRun
 from t5x_harness.findings.rule import FILES
 from t5x_harness.spec import RunResult, RunSettings, RunSpec, Stage
 from t5x_harness.system.closing import Closing
-from t5x_harness.workers import InProcess, RunDied, RunProcess, RunTimedOut, Zygote
-from t5x_harness.workers.run import Environment
+from t5x_harness.workers.errors import RunDied, RunTimedOut
+from t5x_harness.workers.in_process import InProcess
+from t5x_harness.workers.run import Environment, RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from t5x_harness.aot.variants import RunVariant
     from t5x_harness.commands.fit_output import FitReport
     from t5x_harness.runs.run import Run
-    from t5x_harness.workers import ProgressPrinter
+    from t5x_harness.workers.progress import ProgressPrinter
 
 EPILOG = """\
 examples:
@@ -171,7 +171,7 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
     from t5x_harness.commands.fit_output import FitReport, write
     from t5x_harness.runs.pool import RunContext, RunPool
     from t5x_harness.system.ending import Ending
-    from t5x_harness.workers import ProgressPrinter
+    from t5x_harness.workers.progress import ProgressPrinter
 
     given = session_options(vars(arguments))
     pool = RunPool(timeout=given.timeout)

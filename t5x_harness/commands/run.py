@@ -63,7 +63,7 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
     """Returns the outcome of runs. If they are interrupted, prints the results so far and returns None."""
     from t5x_harness.runs.pool import run_specs
     from t5x_harness.system.ending import Ending
-    from t5x_harness.workers import ProgressPrinter
+    from t5x_harness.workers.progress import ProgressPrinter
 
     given = session_options(vars(arguments))
     results: list[RunResult] = []

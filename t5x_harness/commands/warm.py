@@ -51,7 +51,8 @@ def main(args: argparse.Namespace) -> int:
     """
     from t5x_harness.runs.pool import worker_for
     from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
-    from t5x_harness.workers import WarmZygotes, ZygoteFailed
+    from t5x_harness.workers.errors import ZygoteFailed
+    from t5x_harness.workers.zygote import WarmZygotes
 
     env_file = env_file_of(args)
     try:

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from t5x_harness.resolve.resolved import Resolved
     from t5x_harness.standins.run import StandIns
 
-    Progress = Callable[[dict[str, Any]], None]
-    Work = Callable[["Execution", StageReport], None]
+Progress = Callable[[dict[str, Any]], None]
 
 _APPROXIMATE = (
     "the TPU's own numbers: --tpu-numerics rounds the operands of float32 matrix products as a TPU does; the order of "
@@ -173,7 +172,7 @@ class Execution:
         self._log = log
         self._lowered_before = lowered()
 
-    def run(self, stage: Stage, work: Work) -> dict[str, Any]:
+    def run(self, stage: Stage, work: Callable[[Execution, StageReport], None]) -> dict[str, Any]:
         """Runs one stage.
 
         Anything that the user's config and code raise becomes findings, and the traceback goes to the log.

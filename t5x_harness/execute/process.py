@@ -1,7 +1,5 @@
 """The calls that a run's processes answer: the run's own process, and those that each compile one of its programs."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -10,17 +8,14 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from t5x_harness.execute.execution import Execution, open_execution
+from t5x_harness.execute.execution import Execution, Progress, open_execution
 from t5x_harness.execute.output import checkpoints_in, json_lines, output_key, scalars_in
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import find_initial
 from t5x_harness.spec import Change, Mode, Reason, Stage
-
-if TYPE_CHECKING:
-    from t5x_harness.execute.execution import Progress
 
 
 def open_run(argument: Mapping[str, Any], progress: Progress) -> SimpleNamespace:

@@ -146,22 +146,19 @@ class Shrinker:
         else:
             return
         half = max(1, steps // 2)
-        for key, value in (
+        for key, most in (
             (BindingKey("", entry, "eval_period"), half),
             (self.config.find("period", "SaveCheckpointConfig"), half),
             (BindingKey("", entry, "gc_period"), half),
             (BindingKey("", entry, "eval_steps"), 2),
         ):
-            self._at_most(key, value)
+            before = self.config.value(self.config.owner(key)) if key else None
+            if key and isinstance(before, int) and before > most:
+                self.rebind(key, most)
         self.rebind(BindingKey("", entry, "stats_period"), 1)
         listed = self.config.find("checkpoint_steps", "SaveCheckpointConfig")
         if listed and self.config.value(self.config.owner(listed)):
             self.rebind(listed, [self.first_step + half, self.first_step + steps])
-
-    def _at_most(self, key: BindingKey | None, most: int) -> None:
-        value = self.config.value(self.config.owner(key)) if key else None
-        if key and isinstance(value, int) and value > most:
-            self.rebind(key, most)
 
     def _schedules(self, macro: BindingKey, before: int, after: int) -> None:
         """Scales the steps of every schedule that reads the train steps, so that its phases keep their order."""

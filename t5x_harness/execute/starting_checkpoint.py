@@ -28,7 +28,7 @@ from t5x_harness.gin.config import GinConfig
 from t5x_harness.plan.checkpoint_fit import checkpoint_names
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, uses_orbax
 from t5x_harness.plan.state_shapes import StateShapes
-from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, layout_of, read_tree
+from t5x_harness.plan.stored_tree import StoredLayout, StoredTree, layout_of, read_tree
 from t5x_harness.spec import Change, Reason, RunSpec, StandInPolicy
 from t5x_harness.standins.checkpoints import CheckpointKind, kind_at, write_legacy_checkpoint
 
@@ -142,11 +142,12 @@ class StartMaker:
         if stored is None:
             return lambda arrays: {sources.get(name, name): value for name, value in arrays.items()}
         shrunk = Shrunk(self.full.leaves, self.shapes.leaves, sources)
-        arrays = {
-            name: dataclasses.replace(array, shape=shrunk.shape(name, array.shape))
+        random = np.random.default_rng(0)
+        filled = {
+            name: _values(name, shrunk.shape(name, array.shape), jax.numpy.dtype(array.dtype), random)
             for name, array in stored.arrays.items()
         }
-        return lambda _: _filled_arrays(arrays, self.step)
+        return lambda _: filled | {_STEP: np.asarray(self.step, np.int32)}
 
     def _stored(self) -> StoredTree | None:
         """Returns the contents of the user's checkpoint; None if it cannot be read or is TensorFlow's."""
@@ -256,13 +257,6 @@ def _values(name: str, shape: tuple[int, ...], dtype: Any, random: np.random.Gen
     if "scale" in name:
         return np.ones(shape, dtype)
     return (random.standard_normal(shape, np.float32) * _SPREAD).astype(dtype)
-
-
-def _filled_arrays(arrays: Mapping[str, StoredArray], step: int) -> dict[str, Any]:
-    """Returns the values that :func:`write_standin` writes for the arrays of a checkpoint, by their names in it."""
-    random = np.random.default_rng(0)
-    made = {name: _values(name, a.shape, jax.numpy.dtype(a.dtype), random) for name, a in arrays.items()}
-    return made | {_STEP: np.asarray(step, np.int32)}
 
 
 def _as_transformation(held: Renaming) -> Callable[[Any, Any], tuple[Any, Any]]:

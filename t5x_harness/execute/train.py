@@ -40,7 +40,10 @@ def train_stage(run: Execution, report: StageReport) -> None:
         step, state = gin.get_configurable(train_module.train)(**watched)
     jax.block_until_ready(jax.tree.leaves(state))
     step = int(step)
-    report.exercised = counter.steps_made(step, state)
+    signs = [step - counter.began, int(state.step) - counter.began]
+    if counter.batches is not None:
+        signs.append(counter.batches)
+    report.exercised = max(0, min(signs))  # the smallest number of steps that any evidence shows
     report.idle = f"training ended at step {step}, began at step {counter.began} and made no step between them"
     scalars = scalars_in(output.local)
     _losses(scalars, report)
@@ -69,26 +72,15 @@ class _Counter:
       model: the model that is trained; None if it is not passed to the trainer by name.
       began: the step of the train state that was passed to the trainer.
       params: samples of that state's parameters; none if it is not passed to the trainer by name.
+      batches: the number of batches that were taken; None while no trainer is watched.
     """
 
     def __init__(self, first_step: int, on_step: Callable[[int], None]) -> None:
         self.model: Any = None
         self.began = first_step
         self.params: list[np.ndarray[Any, Any]] = []
+        self.batches: int | None = None
         self._on_step = on_step
-        self._taken_batches: int | None = None  # None while no trainer is watched
-
-    def steps_made(self, ended: int, state: Any) -> int:
-        """Returns how many steps were made: the smallest number that any evidence shows.
-
-        Args:
-          ended: the step that T5X returned.
-          state: the train state that it returned.
-        """
-        signs = [ended - self.began, int(state.step) - self.began]
-        if self._taken_batches is not None:
-            signs.append(self._taken_batches)
-        return max(0, min(signs))
 
     def watch(self, trainer_cls: Any) -> Callable[..., Any]:
         """Returns the same trainer, with its train loop observed through the batches that it draws."""
@@ -100,14 +92,14 @@ class _Counter:
                 self.began = int(given.step)
                 self.params = sampled(given.params)
             if count_batches(trainer, self._taken):
-                self._taken_batches = 0
+                self.batches = 0
             return trainer
 
         return make
 
     def _taken(self) -> None:
-        self._taken_batches = (self._taken_batches or 0) + 1
-        self._on_step(self._taken_batches)
+        self.batches = (self.batches or 0) + 1
+        self._on_step(self.batches)
 
 
 def _losses(scalars: dict[str, dict[int, float]], report: StageReport) -> None:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from t5x_harness.aot.request import AotRun
     from t5x_harness.google.pool import GooglePool
     from t5x_harness.runs.run import Run
-    from t5x_harness.workers import InProcess, RunProcess, Zygote
+    from t5x_harness.workers.in_process import InProcess
+    from t5x_harness.workers.run import RunProcess
+    from t5x_harness.workers.zygote import Zygote
 
 FACTORY = "t5x_harness.execute.process:open_run"
 _COMPILING = "t5x_harness.execute.process:ProgramProcess"
@@ -44,7 +46,7 @@ class LocalExecutor:
     """Runs the stages of one run in a process that starts with the first of them.
 
     Args:
-      zygote: the object that starts the process, such as a :class:`t5x_harness.workers.Zygote`.
+      zygote: the object that starts the process, such as a :class:`t5x_harness.workers.zygote.Zygote`.
       timeout: the seconds of wall time that one stage may take; None for no limit.
       env: variables for the process; None removes one.
       google: the emulated Google Cloud that the process uses; None for none.
@@ -170,7 +172,7 @@ class LocalExecutor:
         """Runs the stage aot, in which each program of the run is compiled in a separate process."""
         from t5x_harness.aot.libtpu import why_not
         from t5x_harness.aot.stage import compile_run
-        from t5x_harness.workers import InProcess
+        from t5x_harness.workers.in_process import InProcess
 
         if why := why_not(in_process=isinstance(self._zygote, InProcess)):
             missing = f"whether the programs fit {run.spec.slice}: {why}"

@@ -26,7 +26,8 @@ from t5x_harness.variables import (
     TPU_NUMERICS_VARIABLE,
     WORKER_SOCKET_VARIABLE,
 )
-from t5x_harness.workers import WARM_WORKER_UNUSED, InProcess, Zygote
+from t5x_harness.workers.in_process import InProcess
+from t5x_harness.workers.zygote import WARM_WORKER_UNUSED, Zygote
 
 if TYPE_CHECKING:
     from t5x_harness.google.pool import GooglePool

@@ -85,7 +85,9 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
         from t5x_harness.slices.attendance import Attendance, waiting_for_others
 
         address = coordinator_address or pod.coordinator
-        if _is_reached_directly(address.rpartition(":")[0]):
+        host, names = address.rpartition(":")[0], ("no_proxy", "NO_PROXY")
+        given = [os.environ[name].split(",") for name in names if name in os.environ]
+        if given and all(host in hosts for hosts in given):
             # JAX warns about a hang that proxies may cause, but no proxy is used here.
             with contextlib.suppress(AttributeError):  # a JAX without this check
                 jax.config.update("jax_check_proxy_envs", False)
@@ -105,13 +107,6 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
             os.environ.pop(name, None)
 
     distributed.__dict__["initialize"] = initialize
-
-
-def _is_reached_directly(host: str) -> bool:
-    """Returns whether this process reaches a host without a proxy, according to both spellings of the variable."""
-    return all(host in os.environ.get(name, host).split(",") for name in ("no_proxy", "NO_PROXY")) and (
-        "no_proxy" in os.environ or "NO_PROXY" in os.environ
-    )
 
 
 def _join_before_backends(bridge: ModuleType) -> None:
@@ -219,8 +214,12 @@ def _rule(mlir: Any, primitive: Any) -> Callable[..., Any]:
 
 def _lower_dot(rule: Callable[..., Any], context: Any, lhs: Any, rhs: Any, **params: Any) -> Any:
     """Lowers a dot by JAX's own rule, with rounding unless an operand is a vector."""
-    left, right = context.avals_in
-    if _is_of_a_vector(left.shape, right.shape, params["dimension_numbers"]):
+    left, right = (aval.shape for aval in context.avals_in)
+    (left_summed, right_summed), (left_batch, right_batch) = params["dimension_numbers"]
+    sides = ((left, {*left_summed, *left_batch}), (right, {*right_summed, *right_batch}))
+    free = [[size for axis, size in enumerate(shape) if axis not in used] for shape, used in sides]
+    # An operand has a single row or column, or only one product is summed.
+    if any(all(size == 1 for size in sizes) for sizes in (*free, [left[axis] for axis in left_summed])):
         _counts["of_vectors"] += _has_float32(context)
     else:
         lhs, rhs = _rounded(context, (lhs, rhs), params["precision"])
@@ -232,31 +231,26 @@ def _lower_convolution(rule: Callable[..., Any], context: Any, lhs: Any, rhs: An
     return rule(context, *_rounded(context, (lhs, rhs), params["precision"]), **params)
 
 
-def _is_of_a_vector(lhs: Sequence[int], rhs: Sequence[int], dimensions: Any) -> bool:
-    """Returns whether an operand has a single row or column, or only one product is summed.
-
-    Args:
-      lhs: the shape of the first operand.
-      rhs: the shape of the second operand.
-      dimensions: the contracted and the batch dimensions, each for both operands.
-    """
-    (lhs_summed, rhs_summed), (lhs_batch, rhs_batch) = dimensions
-    sides = ((lhs, {*lhs_summed, *lhs_batch}), (rhs, {*rhs_summed, *rhs_batch}))
-    free = [[size for axis, size in enumerate(shape) if axis not in used] for shape, used in sides]
-    return any(all(size == 1 for size in sizes) for sizes in (*free, [lhs[axis] for axis in lhs_summed]))
-
-
 def _has_float32(context: Any) -> bool:
     return any(aval.dtype == "float32" for aval in context.avals_in)
 
 
 def _rounded(context: Any, operands: Sequence[Any], precision: Any) -> Sequence[Any]:
-    """Rounds the float32 operands if the precision is the default."""
+    """Rounds the float32 operands if a TPU rounds them to bfloat16 at this precision, without corrections.
+
+    Args:
+      context: JAX's context of the contraction.
+      operands: the operands as they are lowered.
+      precision: the contraction's precision in JAX: None, one for each operand, or an algorithm for both.
+    """
     from jax.extend.mlir.dialects import stablehlo
+    from jax.lax import DotAlgorithmPreset, Precision
 
     if not _has_float32(context):
         return operands
-    if not _is_default(precision):
+    of_both = (DotAlgorithmPreset.DEFAULT, DotAlgorithmPreset.BF16_BF16_F32)
+    of_each = precision if isinstance(precision, tuple) else (precision,)
+    if precision not in of_both and any(each not in (None, Precision.DEFAULT) for each in of_each):
         _counts["exact"] += 1
         return operands
     _counts["rounded"] += 1
@@ -265,16 +259,3 @@ def _rounded(context: Any, operands: Sequence[Any], precision: Any) -> Sequence[
         stablehlo.reduce_precision(operand, exponent_bits=8, mantissa_bits=7) if aval.dtype == "float32" else operand
         for operand, aval in zip(operands, context.avals_in, strict=True)
     ]
-
-
-def _is_default(precision: Any) -> bool:
-    """Returns whether a TPU rounds float32 operands to bfloat16, without corrections.
-
-    Args:
-      precision: the contraction's precision in JAX: None, one for each operand, or an algorithm for both.
-    """
-    from jax.lax import DotAlgorithmPreset, Precision
-
-    if isinstance(precision, tuple):
-        return all(each in (None, Precision.DEFAULT) for each in precision)
-    return precision in (None, Precision.DEFAULT, DotAlgorithmPreset.DEFAULT, DotAlgorithmPreset.BF16_BF16_F32)

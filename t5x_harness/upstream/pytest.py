@@ -1,16 +1,13 @@
 """Private names of pytest and pytest-xdist, which they may change in any release."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from _pytest._code.code import ReprExceptionInfo, ReprFileLocation, ReprTracebackNative
+from _pytest.fixtures import TopRequest
 from _pytest.junitxml import xml_key
-
-if TYPE_CHECKING:
-    from _pytest.mark.expression import Expression
+from _pytest.mark.expression import Expression
 
 
 def failure(text: str, path: str, line: int, summary: str) -> ReprExceptionInfo:
@@ -49,8 +46,6 @@ def junit_file(config: pytest.Config) -> Any:
 
 def compiled_expression(text: str) -> Expression | None:
     """Compiles an expression of ``-m``; returns None for an invalid one, which pytest itself reports."""
-    from _pytest.mark.expression import Expression
-
     try:
         return Expression.compile(text)
     except SyntaxError:
@@ -69,8 +64,6 @@ def fixture_definitions(name: str, item: pytest.Item) -> Sequence[Any]:
 
 def fixture_value(name: str, item: pytest.Item) -> Any:
     """Returns a fixture's value for an item that is not a function, as pytest does for doctests."""
-    from _pytest.fixtures import TopRequest
-
     item._fixtureinfo = item.session._fixturemanager.getfixtureinfo(  # type: ignore[attr-defined]
         node=item, func=None, cls=None
     )

@@ -186,7 +186,8 @@ class Listener:
         for name in ("preload", "python_path"):
             if list(wanted[name]) != list(self._settings[name]):
                 return f"it has imported {self._settings[name]}, not {wanted[name]}"
-        if changed := changed_file(self._times):
+        changed = next((file for file, written in self._times.items() if _time(file) != written), "")
+        if changed:
             self.changed = changed
             return f"{changed} has changed since it was imported: t5x-harness warm is importing again"
         return difference(self._facts, wanted["facts"], sys.modules)
@@ -261,11 +262,6 @@ def file_times(modules: Mapping[str, ModuleType], since: int) -> dict[str, int]:
     until = time.time_ns()  # a file from the future was not written since then
     times = {file: written for file in files if file and (written := _time(file))}
     return {file: _UNKNOWN if since < written <= until else written for file, written in times.items()}
-
-
-def changed_file(times: Mapping[str, int]) -> str:
-    """Returns a file that has changed since :func:`file_times`; empty if none has."""
-    return next((file for file, written in times.items() if _time(file) != written), "")
 
 
 def _time(file: str) -> int:

@@ -16,7 +16,7 @@ from t5x_harness.findings.rule import FILES, training
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage, StageResult
 from t5x_harness.variables import CACHE_VARIABLE
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 pytestmark = pytest.mark.skipif(not libtpu.is_installed(), reason="libtpu is not installed")
 

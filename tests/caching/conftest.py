@@ -9,7 +9,8 @@ from cache_tasks import TASKS
 
 from t5x_harness.google.pool import GooglePool
 from t5x_harness.variables import ROOT_VARIABLE
-from t5x_harness.workers import RunProcess, Zygote
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ import pytest
 from cache_tasks import TASKS
 
 from t5x_harness.variables import ROOT_VARIABLE
-from t5x_harness.workers import RunDied, RunProcess
+from t5x_harness.workers.errors import RunDied
+from t5x_harness.workers.run import RunProcess
 
 Start = Callable[..., RunProcess]
 

@@ -13,7 +13,7 @@ from t5x_harness.commands.arguments import specs_of
 from t5x_harness.commands.main import main, parser_of
 from t5x_harness.runs import pool
 from t5x_harness.spec import Stage
-from t5x_harness.workers import WARM_WORKER_UNUSED
+from t5x_harness.workers.zygote import WARM_WORKER_UNUSED
 
 GOOD = """\
 include 't5x/examples/t5/t5_1_1/tiny.gin'

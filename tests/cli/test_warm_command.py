@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.workers import Zygote, ZygoteFailed
+from t5x_harness.workers.errors import ZygoteFailed
+from t5x_harness.workers.zygote import Zygote
 
 HERE = str(Path(__file__).parent)
 LIGHT = """
 import os, sys
 from t5x_harness.commands import main as cli
 from t5x_harness.runs import pool
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 pool.worker_for = lambda runtime, **given: Zygote(preload={preload!r}, python_path=[os.getcwd()], **given)
 sys.exit(cli.main(["warm", *sys.argv[1:]]))
 """

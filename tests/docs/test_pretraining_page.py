@@ -12,7 +12,7 @@ from page_blocks import bash, blocks, options_of
 from t5x_harness.commands.main import main
 from t5x_harness.lint.t5_package import TASKS
 from t5x_harness.variables import WORKER_SOCKET_VARIABLE
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 Shell = Callable[[str], str]
 

@@ -9,7 +9,9 @@ import pytest
 import t5x_in_use
 
 from t5x_harness.runtime.compile_cache import compile_cheaply
-from t5x_harness.workers import RunDied, RunProcess, Zygote
+from t5x_harness.workers.errors import RunDied
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 
 def pytest_configure() -> None:

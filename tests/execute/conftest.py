@@ -11,7 +11,7 @@ from local_run import LocalRun
 from small_model import MODEL
 
 from t5x_harness.spec import RunSpec
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 
 def pytest_configure() -> None:

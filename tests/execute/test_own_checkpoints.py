@@ -20,7 +20,7 @@ from t5x_harness.runs.local import LocalExecutor
 from t5x_harness.runs.run import Run
 from t5x_harness.spec import Outcome, RunResult, RunSettings, RunSpec, Stage
 from t5x_harness.variables import ROOT_VARIABLE
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 HERE = Path(__file__).parent
 REFERENCE = HERE.parent / "reference"

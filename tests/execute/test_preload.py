@@ -18,8 +18,8 @@ from t5x_harness.upstream import autograph
 from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert, functions_of
 from t5x_harness.upstream.short_run import SMALLEST_SLICE
 from t5x_harness.variables import BRIEF_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
-from t5x_harness.workers import Zygote
 from t5x_harness.workers.run_process import COLLECTED_AFTER
+from t5x_harness.workers.zygote import Zygote
 
 HERE = Path(__file__).parent
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.sample_tasks import CONFIGS
-from t5x_harness.workers import WARM_WORKER_UNUSED
+from t5x_harness.workers.zygote import WARM_WORKER_UNUSED
 
 Run = Callable[..., pytest.RunResult]
 

@@ -17,7 +17,10 @@ from t5x_harness.system import processes
 from t5x_harness.system.network import NetworkForbidden, forbidden, run_environment
 from t5x_harness.system.network_filter import is_here
 from t5x_harness.variables import NETWORK_VARIABLE
-from t5x_harness.workers import InProcess, RunProcess, RunRaised, Zygote
+from t5x_harness.workers.errors import RunRaised
+from t5x_harness.workers.in_process import InProcess
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 # TEST-NET-1 and the documentation's prefix: addresses that no machine has.
 OUTSIDE = "192.0.2.1"

@@ -9,7 +9,7 @@ import pytest
 
 from t5x_harness.variables import WORKER_SOCKET_VARIABLE
 from t5x_harness.version import __version__
-from t5x_harness.workers import WARM_WORKER_UNUSED
+from t5x_harness.workers.zygote import WARM_WORKER_UNUSED
 
 Run = Callable[..., pytest.RunResult]
 

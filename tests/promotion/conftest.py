@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.sample_tasks import CONFIGS
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 Session = Callable[..., pytest.RunResult]
 

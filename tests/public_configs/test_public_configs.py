@@ -26,7 +26,7 @@ from t5x_harness.runtime.choice import Runtime
 from t5x_harness.runtime.compile_cache import compile_cheaply
 from t5x_harness.settings.command_line import rewrite_gin
 from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 pytestmark = pytest.mark.skipif(not GooglePool.is_installed(), reason="the extra google is not installed")
 

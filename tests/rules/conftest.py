@@ -13,7 +13,7 @@ from t5x_harness.runs.local import LocalExecutor
 from t5x_harness.runs.run import Run
 from t5x_harness.spec import AotMode, Outcome, RunSettings, RunSpec, Stage, StageResult
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 Examined = Callable[[Example, Stage], StageResult]
 

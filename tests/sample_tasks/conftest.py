@@ -9,7 +9,7 @@ from t5x_harness.runs.local import LocalExecutor
 from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.spec import RunSpec
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 MakeRun = Callable[[RunSpec], Run]
 

@@ -8,7 +8,7 @@ import pytest
 from local_run import LocalRun
 
 from t5x_harness.spec import RunSpec
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 TASKS = """
 import seqio

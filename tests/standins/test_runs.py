@@ -10,7 +10,7 @@ from t5x_harness.runs.local import LocalExecutor
 from t5x_harness.runs.run import Run
 from t5x_harness.spec import Outcome, RunSettings, RunSpec, RuntimeChoice, Stage
 from t5x_harness.standins.rows import Samples
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 VOCABULARY = "vocabulary: 'gs://t5-data/vocabs/cc_all.32000.100extra/sentencepiece.model'"
 

@@ -10,7 +10,7 @@ import pytest
 from local_run import LocalRun
 
 from t5x_harness.spec import Outcome, RunSpec, Stage, StandInPolicy
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 
 GUIDE = """
 include 't5x/examples/t5/t5_1_1/examples/small_c4_pretrain.gin'

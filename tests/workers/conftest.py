@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import RunProcess, Zygote
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 HERE = Path(__file__).parent
 

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.runtime.compile_cache import compile_cache_environment
-from t5x_harness.workers import RunProcess, RunRaised, Zygote, ZygoteFailed
+from t5x_harness.workers.errors import RunRaised, ZygoteFailed
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 HERE = str(Path(__file__).parent)
 STACK = ("jax", "seqio", "orbax.checkpoint", "clu", "flax", "tensorflow")

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from t5x_harness.system import processes
-from t5x_harness.workers import RunDied, RunProcess, RunTimedOut, Zygote, ZygoteFailed
+from t5x_harness.workers.errors import RunDied, RunTimedOut, ZygoteFailed
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 HERE = str(Path(__file__).parent)
 Start = Callable[..., RunProcess]
@@ -215,7 +217,7 @@ def test_zygotes_leak_no_descriptors(tmp_path: Path) -> None:
 # A program that starts a run with child processes, prints their pids and then waits, or gets into trouble.
 PROGRAM = """
     import os, signal, sys, threading, time
-    from t5x_harness.workers import Zygote
+    from t5x_harness.workers.zygote import Zygote
 
     here, log, how = sys.argv[1:]
     zygote = Zygote()
@@ -271,7 +273,7 @@ def test_a_killed_parent_ends_a_zygote_that_still_imports(tmp_path: Path, assert
     (tmp_path / "slow_import.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(600)\n")
     code = """
         import sys, time
-        from t5x_harness.workers import Zygote
+        from t5x_harness.workers.zygote import Zygote
         zygote = Zygote(preload=["slow_import"], python_path=[sys.argv[1]])
         zygote.warm()
         time.sleep(0.5)

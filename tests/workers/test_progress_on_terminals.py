@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from t5x_harness.workers import ProgressPrinter
+from t5x_harness.workers.progress import ProgressPrinter
 
 
 class Terminal(io.StringIO):

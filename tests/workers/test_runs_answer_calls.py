@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import InProcess, RunProcess, RunRaised, Zygote
+from t5x_harness.workers.errors import RunRaised
+from t5x_harness.workers.in_process import InProcess
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 HERE = str(Path(__file__).parent)
 Start = Callable[..., RunProcess]

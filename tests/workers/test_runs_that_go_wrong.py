@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.workers import RunDied, RunProcess, RunRaised, RunTimedOut, Zygote
-from t5x_harness.workers.errors import RunCutOff
+from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 Start = Callable[..., RunProcess]
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.workers import RunDied, WarmZygotes, Zygote, ZygoteFailed
+from t5x_harness.workers.errors import RunDied, ZygoteFailed
+from t5x_harness.workers.zygote import WarmZygotes, Zygote
 
 HERE = str(Path(__file__).parent)
 AssertGone = Callable[..., None]
@@ -342,7 +343,7 @@ def test_the_end_of_a_session_is_the_end_of_its_runs_alone(
 SESSION = """
 import sys, time
 from pathlib import Path
-from t5x_harness.workers import Zygote
+from t5x_harness.workers.zygote import Zygote
 zygote = Zygote(preload=["json", "heavy_module"], python_path=[{folder!r}], kept=Path({socket_path!r}))
 run = zygote.start("run_objects:Calculator", {{}}, log=Path({log!r}), python_path=[{here!r}])
 print(zygote.pid, run.pid, run.call("start_daemon"), zygote.refusal, flush=True)

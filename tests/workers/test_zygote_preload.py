@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from t5x_harness.workers import Zygote, ZygoteFailed
+from t5x_harness.workers.errors import ZygoteFailed
+from t5x_harness.workers.zygote import Zygote
 
 CODE = {
     "good": """

@@ -12,7 +12,10 @@ import pytest
 from t5x_harness.google.gcs_mount.mount import MountMode
 from t5x_harness.system import processes
 from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
-from t5x_harness.workers import InProcess, RunProcess, RunRaised, WorkerError, Zygote
+from t5x_harness.workers.errors import RunRaised, WorkerError
+from t5x_harness.workers.in_process import InProcess
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 HERE = str(Path(__file__).parent)
 HELLO = "/gcs/my-bucket/data/hello.txt"
