@@ -49,6 +49,9 @@ class HarnessSession:
       is_worker: whether this process is a worker of pytest-xdist.
       begun: the runs; None until one is requested.
       started: the time when the session began, on :func:`time.perf_counter`'s clock.
+
+    Raises:
+      SettingsError: a value is not a valid one, or pyproject.toml has a mistake in it.
     """
 
     def __init__(
@@ -61,8 +64,9 @@ class HarnessSession:
         only_aot = selects_only(self.expression, AOT)
         by_name = any(str(arg).partition("::")[0].endswith(".gin") for arg in config.args)
         self.expects_runs = self.promotes or by_name or only_aot or selects_only(self.expression, SMOKE)
+        here, root = config.invocation_params.dir, config.rootpath
         self.settings = SessionSettings(
-            configuration_of(config),
+            Configuration(_layers(config, RUNS), load_project(root), here, root, pytest_name),
             compiles=(only_aot or None) if selects(self.expression, AOT) else False,
         )
         self._write_report = write_report
@@ -208,16 +212,6 @@ class SessionInterruption:
             session.begun.interrupt()
         if type(excinfo.value) is KeyboardInterrupt and not session.config.option.fulltrace:
             excinfo.traceback = excinfo.traceback[-1:]  # pytest shows only this frame
-
-
-def configuration_of(config: pytest.Config) -> Configuration:
-    """Returns the settings of the session's runs.
-
-    Raises:
-      SettingsError: a value is not a valid one, or pyproject.toml has a mistake in it.
-    """
-    here, root = config.invocation_params.dir, config.rootpath
-    return Configuration(_layers(config, RUNS), load_project(root), here, root, pytest_name)
 
 
 def job_settings(config: pytest.Config) -> dict[str, Any]:

@@ -18,7 +18,6 @@ from t5x_harness.caching.splits import (
     alone_in,
     empty,
     read_json,
-    remove,
     write_json,
 )
 from t5x_harness.upstream.seqio import forget_cache, preprocessors
@@ -140,6 +139,6 @@ def _write(
     for writer in writers:
         if request.check:
             writer.compare()
-    remove(f"{folder}/{PARTS}")
+    tf.io.gfile.rmtree(f"{folder}/{PARTS}")
     if standins:
         write_json(f"{folder}/{STANDINS}", list(standins))

@@ -80,12 +80,6 @@ def write_json(path: str, value: Any) -> None:
     tf.io.gfile.rename(f"{path}.new", path, overwrite=True)
 
 
-def remove(folder: str) -> None:
-    """Removes a folder if it exists."""
-    if tf.io.gfile.exists(folder):
-        tf.io.gfile.rmtree(folder)
-
-
 def empty(folder: str) -> None:
     """Removes the files of this and older caches, but not the lock file."""
     names = tf.io.gfile.listdir(folder)

@@ -27,7 +27,14 @@ def as_t5x(spec: RunSpec, location: str) -> Iterator[None]:
       ProgramEnded: the block calls ``sys.exit``, as argparse does when it meets T5X's own flags.
     """
     before = sys.argv
-    sys.argv = words_of(spec, location)
+    sys.argv = [
+        os.path.join(location, "main.py"),
+        f"--run_mode={spec.mode or Mode.TRAIN}",
+        *(f"--gin_file={file}" for file in spec.gin_files),
+        *(f"--gin_bindings={binding}" for binding in spec.bindings),
+        *([f"--gin_search_paths={','.join(spec.search_paths)}"] if spec.search_paths else []),
+        *([f"--tfds_data_dir={spec.settings.tfds_data_dir}"] if spec.settings.tfds_data_dir else []),
+    ]
     _parse_flags(sys.argv[1:])
     try:
         yield
@@ -43,18 +50,6 @@ def as_t5x(spec: RunSpec, location: str) -> Iterator[None]:
         raise ProgramEnded(message).with_traceback(stop.__traceback__) from None
     finally:
         sys.argv = before
-
-
-def words_of(spec: RunSpec, location: str) -> list[str]:
-    """Returns the arguments of a run's command line, the program's file first."""
-    return [
-        os.path.join(location, "main.py"),
-        f"--run_mode={spec.mode or Mode.TRAIN}",
-        *(f"--gin_file={file}" for file in spec.gin_files),
-        *(f"--gin_bindings={binding}" for binding in spec.bindings),
-        *([f"--gin_search_paths={','.join(spec.search_paths)}"] if spec.search_paths else []),
-        *([f"--tfds_data_dir={spec.settings.tfds_data_dir}"] if spec.settings.tfds_data_dir else []),
-    ]
 
 
 def _parse_flags(words: Sequence[str]) -> None:

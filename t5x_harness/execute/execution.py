@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.execute.command_line import as_t5x
 from t5x_harness.execute.output import RunOutput, empty, not_written_to
 from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.gin.config import GinConfig, parse
+from t5x_harness.gin.program import GinProgram
+from t5x_harness.gin.reader import read
+from t5x_harness.plan.checkpoint_source import restored_paths
 from t5x_harness.runtime.choice import Runtime, activate, runtime_of
 from t5x_harness.runtime.compile_cache import compile_cheaply
 from t5x_harness.slices.devices import force_cpu_devices
@@ -24,8 +28,6 @@ from t5x_harness.upstream.t5x import install_mesh
 
 if TYPE_CHECKING:
     from t5x_harness.execute.prepare import PreparedRun
-    from t5x_harness.gin.config import GinConfig
-    from t5x_harness.gin.program import GinProgram
     from t5x_harness.plan.planned import Planned
     from t5x_harness.resolve.datasets import Registrations
     from t5x_harness.resolve.resolved import Resolved
@@ -217,7 +219,6 @@ class Execution:
         """Parses the config, with stand-ins for anything out of reach here; returns where its tasks were registered."""
         import seqio
 
-        from t5x_harness.gin.config import parse
         from t5x_harness.resolve.datasets import Registrations
         from t5x_harness.standins.run import StandIns, rows_in_text
 
@@ -252,7 +253,6 @@ class Execution:
           steps: the train steps of a shrunk run; None for a few.
         """
         from t5x_harness.execute.prepare import prepare
-        from t5x_harness.plan.checkpoint_source import restored_paths
 
         if self.small is None:
             plan = self.plan_or_stop()
@@ -326,6 +326,4 @@ class Execution:
         return error or (error_of_programs(planned) if planned else None)
 
     def _read_program(self) -> GinProgram:
-        from t5x_harness.gin.reader import read
-
         return read(self.spec, t5x_parent=Path(self.runtime.location).parent)

@@ -15,21 +15,20 @@ from t5x_harness.buckets.addresses import GS, object_address
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJobs
 from t5x_harness.promotion.results import JobResults, read_results, stages_of_job
-from t5x_harness.promotion.settings import NOT_SENT, UNSEEN
+from t5x_harness.promotion.settings import NOT_SENT, UNSEEN, JobOrder
 from t5x_harness.report.table import verdicts
 from t5x_harness.spec import AotMode, Change, Changed, Finding, Outcome, Reason, Severity, Stage, StageResult
 from t5x_harness.vertex.arguments import RunMode
 from t5x_harness.vertex.closure import unstaged_files
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
+from t5x_harness.vertex.launching import LaunchedJob
 from t5x_harness.vertex.metrics import MetricsError
+from t5x_harness.vertex.submitted import SubmittedJob
 from t5x_harness.workers.errors import WorkerError
 
 if TYPE_CHECKING:
-    from t5x_harness.promotion.settings import JobOrder
     from t5x_harness.runs.local import LocalExecutor
     from t5x_harness.runs.run import Run
-    from t5x_harness.vertex.launching import LaunchedJob
-    from t5x_harness.vertex.submitted import SubmittedJob
 
 _MODEL_DIR = "MODEL_DIR"
 _STANDINS = "t5x-harness/standins"

@@ -20,15 +20,15 @@ from t5x_harness.system.decode import decode_fields
 from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.upstream.t5x import T5XLacks
 from t5x_harness.workers.errors import RunCutOff, RunDied, RunRaised, RunTimedOut, WorkerError
+from t5x_harness.workers.in_process import InProcess
+from t5x_harness.workers.run import RunProcess
+from t5x_harness.workers.zygote import Zygote
 
 if TYPE_CHECKING:
     from t5x_harness.aot.compiling import Compiler
     from t5x_harness.aot.request import AotRun
     from t5x_harness.google.pool import GooglePool
     from t5x_harness.runs.run import Run
-    from t5x_harness.workers.in_process import InProcess
-    from t5x_harness.workers.run import RunProcess
-    from t5x_harness.workers.zygote import Zygote
 
 FACTORY = "t5x_harness.execute.process:open_run"
 _COMPILING = "t5x_harness.execute.process:ProgramProcess"
@@ -172,7 +172,6 @@ class LocalExecutor:
         """Runs the stage aot, in which each program of the run is compiled in a separate process."""
         from t5x_harness.aot.libtpu import why_not
         from t5x_harness.aot.stage import compile_run
-        from t5x_harness.workers.in_process import InProcess
 
         if why := why_not(in_process=isinstance(self._zygote, InProcess)):
             missing = f"whether the programs fit {run.spec.slice}: {why}"

@@ -18,6 +18,8 @@ from t5x_harness.runtime.choice import Runtime, folder_to_import_from, runtime_o
 from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.spec import STAGE_SECONDS, AotMode, RunResult, RunSpec, Stage
+from t5x_harness.system.network import run_environment
+from t5x_harness.system.own_folders import own_folder
 from t5x_harness.variables import (
     ROOT_VARIABLE,
     RUNTIME_VARIABLE,
@@ -133,7 +135,6 @@ class RunPool:
           on_progress: a function that receives its progress.
         """
         from t5x_harness.runs.local import LocalExecutor
-        from t5x_harness.system.network import run_environment
 
         store = {SOURCE_VARIABLE: context.buckets} if context.buckets else _NO_STORE
         local = LocalExecutor(
@@ -354,8 +355,6 @@ def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[Run
       specs: the specs of the runs, with modes; golden plans are ignored.
       aot: how their programs are compiled for the slice; None for not at all.
     """
-    from t5x_harness.system.own_folders import own_folder
-
     planned = [
         spec.with_settings(plan_golden=None, plan_golden_update=False, until=Stage.AOT, aot=aot) for spec in specs
     ]

@@ -6,6 +6,7 @@ limit, so the harness bounds the cache itself, once per session, and JAX sees a 
 """
 
 import contextlib
+import importlib.util
 import os
 import platform
 import re
@@ -91,8 +92,6 @@ def default_cache_folder(env: Mapping[str, str]) -> Path | None:
     root = harness_cache_folder(env)
     if root is None or (version := version_of("jax")) is None:
         return None
-    import importlib.util
-
     compression = "zstd" if importlib.util.find_spec("zstandard") else "zlib"
     return root / FOLDER / f"jax-{version}-{_instruction_set()}-{compression}"
 

@@ -17,13 +17,14 @@ import hashlib
 import importlib
 import inspect
 import marshal
+import operator
 import os
 import pickle
 import secrets
 import sys
 import tempfile
 import types
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -176,26 +177,24 @@ class ConvertedFunction:
 
 
 def functions_of(names: Iterable[str]) -> list[types.FunctionType]:
-    """Finds the functions with these names, in the same order in every process; missing ones are skipped."""
-    return [found for name in names for found in _functions(name)]
+    """Finds the functions with these names, in the same order in every process; missing ones are skipped.
 
-
-def _functions(name: str) -> Iterator[types.FunctionType]:
-    """Yields the functions with a name, with empty closures, as only their code counts."""
-    module_name, _, path = name.partition(":")
-    outer, _, inner = path.partition(".<locals>.")
-    try:
-        module = importlib.import_module(module_name)
-        found: Any = module
-        for part in outer.split("."):
-            found = getattr(found, part)
-        code = inspect.unwrap(found).__code__
-    except (ImportError, AttributeError):
-        return
-    codes = [c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == inner] if inner else [code]
-    for each in codes:
-        closure = tuple(types.CellType(None) for _ in each.co_freevars)
-        yield types.FunctionType(each, vars(module), each.co_name, None, closure)
+    Their closures are empty, as only their code counts.
+    """
+    functions = []
+    for name in names:
+        module_name, _, path = name.partition(":")
+        outer, _, inner = path.partition(".<locals>.")
+        try:
+            module = importlib.import_module(module_name)
+            code = inspect.unwrap(operator.attrgetter(outer)(module)).__code__
+        except (ImportError, AttributeError):
+            continue
+        codes = [c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == inner] if inner else [code]
+        for each in codes:
+            closure = tuple(types.CellType(None) for _ in each.co_freevars)
+            functions.append(types.FunctionType(each, vars(module), each.co_name, None, closure))
+    return functions
 
 
 def convert_or_load(names: Iterable[str]) -> int:

@@ -111,8 +111,7 @@ def open_vocabulary_files(file_for: Callable[[str, int], str]) -> None:
     Args:
       file_for: returns the file to open for a path and a number of extra ids.
     """
-    from seqio import vocabularies
-
+    vocabularies = seqio.vocabularies
     load = getattr(vocabularies._load_model, "in_place_of", vocabularies._load_model)
 
     def load_model(sentencepiece_model_file: str, extra_ids: int, *args: Any, **options: Any) -> Any:

@@ -5,6 +5,7 @@ import enum
 import faulthandler
 import gc
 import importlib
+import operator
 import os
 import signal
 import socket
@@ -15,9 +16,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from t5x_harness.system import processes
+from t5x_harness.system import network, processes
 from t5x_harness.upstream.cpython import run_exit_functions
 from t5x_harness.upstream.jax import write_cache_entries_atomically
+from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 from t5x_harness.workers import framing
 
 # How many objects a run makes between two garbage collections. Tracing makes millions that survive, and with Python's
@@ -153,8 +155,6 @@ def _confine() -> None:
     namespace, and applies filters only to it.
     """
     from t5x_harness.google.gcs_mount.mount import MountMode, enter
-    from t5x_harness.system import network
-    from t5x_harness.variables import MODE_VARIABLE, ROOT_VARIABLE
 
     if root := os.environ.get(ROOT_VARIABLE):
         enter(root, os.environ.get(MODE_VARIABLE) or MountMode.FOLDER)
@@ -208,10 +208,7 @@ def _jax_option(name: str, text: str, current: Any) -> Any:
 def load_factory(name: str) -> Callable[[Mapping[str, Any], Callable[[Mapping[str, Any]], None]], Any]:
     """Imports ``package.module:callable``."""
     module, _, attribute = name.partition(":")
-    found: Any = importlib.import_module(module)
-    for part in attribute.split("."):
-        found = getattr(found, part)
-    return found  # type: ignore[no-any-return]
+    return operator.attrgetter(attribute)(importlib.import_module(module))  # type: ignore[no-any-return]
 
 
 def describe(error: BaseException, where: str) -> dict[str, Any]:
