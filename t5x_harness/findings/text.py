@@ -1,7 +1,5 @@
 """Text for people: lines that fit, with breaks where a reader expects them, and colors."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import textwrap
@@ -116,17 +114,6 @@ class Table(str):
     header: tuple[str, ...] = ()
     rows: tuple[tuple[int | float | str, ...], ...] = ()
 
-    @classmethod
-    def of(cls, text: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-        """Returns a table that reads as ``text``."""
-        table = cls(text)
-        table.header = tuple(header)
-        table.rows = tuple(
-            tuple(cell if isinstance(cell, int | float) else " ".join(str(cell).split()) for cell in row)
-            for row in rows
-        )
-        return table
-
 
 def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> Table:
     """Makes a table with aligned columns: columns of numbers are aligned right, all others left.
@@ -150,4 +137,8 @@ def columns(rows: Sequence[Sequence[object]], header: Sequence[str] = ()) -> Tab
     for row in table:
         cells = zip(row, widths, to_the_right, strict=True)
         lines.append(GAP.join(c.rjust(width) if right else c.ljust(width) for c, width, right in cells).rstrip())
-    return Table.of("\n".join(lines), header, rows)
+    made = Table("\n".join(lines))
+    made.header = tuple(header)
+    pairs = (zip(row, texts, strict=True) for row, texts in zip(rows, body, strict=True))
+    made.rows = tuple(tuple(cell if isinstance(cell, int | float) else text for cell, text in row) for row in pairs)
+    return made

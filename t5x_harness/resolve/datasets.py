@@ -58,9 +58,8 @@ class Registrations:
     @classmethod
     def record(cls) -> Registrations:
         """Watches SeqIO's registries for the lifetime of the process; all runs in it share one object."""
-        found = _of_process()
-        watch_registrations(found._register)
-        return found
+        watch_registrations(_OF_PROCESS._register)
+        return _OF_PROCESS
 
     def _register(self, name: str, frame: FrameType, register: Callable[[], None]) -> None:
         place = _place(frame)
@@ -77,9 +76,7 @@ class Registrations:
         return self._places[name][0] if name in self._places else None
 
 
-@functools.cache
-def _of_process() -> Registrations:
-    return Registrations()
+_OF_PROCESS = Registrations()
 
 
 def _place(frame: FrameType | None) -> _Registering:

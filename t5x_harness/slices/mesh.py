@@ -73,7 +73,7 @@ def fitting_submeshes(slice: Slice, num_partitions: int | None = None) -> tuple[
       slice: the slice.
       num_partitions: only submeshes with this many devices; None for all.
     """
-    xs, ys, zs, cores = map(_divisors, slice.bounds)
+    xs, ys, zs, cores = map(divisors, slice.bounds)
     sized = (
         s for s in itertools.product(xs, ys, zs, cores) if num_partitions is None or math.prod(s) == num_partitions
     )
@@ -198,7 +198,8 @@ def _rows(slice_: Slice, submesh: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
         yield tuple(order[start : start + size])
 
 
-def _divisors(number: int) -> list[int]:
+def divisors(number: int) -> list[int]:
+    """Returns the numbers that divide a number, ascending."""
     return [n for n in range(1, number + 1) if number % n == 0]
 
 

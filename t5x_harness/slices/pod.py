@@ -2,14 +2,24 @@
 
 On a TPU pod, every host runs the same program, and JAX finds the other hosts as soon as the program asks for devices.
 Here the environment of a process says which host it is. The first code that needs devices, or that calls
-``jax.distributed.initialize()`` as on a pod, joins the others over the loopback interface.
+``jax.distributed.initialize()`` as on a pod, joins the others over the loopback interface. Until they have started, it
+says which ones it is waiting for: each process holds a name in the kernel while it lives, an abstract Unix socket
+address, which leaves nothing behind, no matter how the process ends.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+import errno
+import os
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
 
-from t5x_harness.variables import POD_VARIABLE
+from t5x_harness.variables import POD_VARIABLE, TPU_VM_VARIABLE
+
+_FIRST_SECONDS, _LONGEST_SECONDS = 5.0, 60.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,3 +51,101 @@ class Pod:
             return None
         coordinator, processes, index = text.split(",")
         return cls(coordinator, int(processes), int(index))
+
+
+class DevicesInUseError(RuntimeError):
+    """Another program on this host uses its devices: a TPU belongs to one program at a time."""
+
+
+class Attendance:
+    """The registration of one process of a pod.
+
+    Args:
+      pod: its place in the slice.
+
+    Raises:
+      DevicesInUseError: another process has this place. JAX would take this one for a restart of the other, and end all
+        processes of the slice.
+    """
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+        self._own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            self._own.bind(self._name(pod.index))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                self._own.close()
+                where = _host()
+                raise DevicesInUseError(
+                    f"The TPU is already in use: another program of {where} {pod.index} of {pod.processes} has asked "
+                    "JAX for its devices, which one has at a time, and has not ended. Wait for it, or end it on that "
+                    f"{where}"
+                ) from None
+
+    def missing(self) -> list[int]:
+        """Returns the hosts on which no program has registered."""
+        found = []
+        for index in range(self._pod.processes):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+                if index != self._pod.index and asking.connect_ex(self._name(index)):
+                    found.append(index)
+        return found
+
+    def leave(self) -> None:
+        """Releases the name. May be called again."""
+        self._own.close()
+
+    def _name(self, index: int) -> bytes:
+        return f"\0t5x-harness-pod/{os.geteuid()}/{self._pod.coordinator}/{index}".encode()
+
+
+@contextlib.contextmanager
+def waiting_for_others(
+    attendance: Attendance, pod: Pod, *, first: float = _FIRST_SECONDS, say: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Reports the hosts that this process waits for, at growing intervals, while the context lasts.
+
+    Args:
+      attendance: this process's registration.
+      pod: its place in the slice.
+      first: the seconds until the first line.
+      say: a function that takes a line; prints to standard error by default.
+    """
+    over = threading.Event()
+
+    def keep_saying() -> None:
+        patience = first
+        while not over.wait(patience):
+            if missing := attendance.missing():
+                (say or _say)(message(pod, missing))
+            patience = min(2 * patience, _LONGEST_SECONDS)
+
+    saying = threading.Thread(target=keep_saying, name="pod-attendance", daemon=True)
+    saying.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def message(pod: Pod, missing: Sequence[int]) -> str:
+    """Returns the line that names the hosts that a process is waiting for."""
+    on_a_tpu_vm = bool(os.environ.get(TPU_VM_VARIABLE))
+    host = _host()
+    all_at_once = " (gcloud compute tpus tpu-vm ssh NAME --worker=all --command=…)" if on_a_tpu_vm else ""
+    numbers = ", ".join(map(str, missing))
+    return (
+        f"{host} {pod.index} of {pod.processes} waits for {host}{'s' * (len(missing) > 1)} {numbers}, where no program "
+        f"has asked JAX for devices yet: a slice of several hosts begins when all have. Run the same command on each "
+        f"{host}{all_at_once}"
+    )
+
+
+def _host() -> str:
+    return "worker" if os.environ.get(TPU_VM_VARIABLE) else "host"
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"t5x-harness: {line}\n")
+    sys.stderr.flush()

@@ -39,8 +39,6 @@ _PUBLISHED = re.compile(r"(?:gs://|/gcs/)t5-data/vocabs/")
 _DEFAULT_PIECES = 32_000
 """The size of T5's English vocabulary, which applies if neither the path nor the model implies a size."""
 
-_NUMBER_OF_BYTES = 256
-
 _LEAST_WITH_BYTES = 384
 """Smaller vocabularies have letters instead of bytes. Both together would leave hardly any room for pieces."""
 
@@ -123,7 +121,7 @@ def model_of(size: VocabularySize) -> bytes:
     for piece, kind in (("<pad>", kinds.CONTROL), ("</s>", kinds.CONTROL), ("<unk>", kinds.UNKNOWN)):
         add(piece=piece, score=0.0, type=kind)
     with_bytes = size.pieces >= _LEAST_WITH_BYTES
-    for byte in range(_NUMBER_OF_BYTES if with_bytes else 0):
+    for byte in range(256 if with_bytes else 0):
         add(piece=f"<0x{byte:02X}>", score=0.0, type=kinds.BYTE)
     for piece, score in _scored(size.pieces - len(model.pieces)):
         add(piece=piece, score=score)

@@ -82,7 +82,7 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
     ) -> None:
         import jax
 
-        from t5x_harness.slices.attendance import Attendance, waiting_for_others
+        from t5x_harness.slices.pod import Attendance, waiting_for_others
 
         address = coordinator_address or pod.coordinator
         host, names = address.rpartition(":")[0], ("no_proxy", "NO_PROXY")

@@ -8,12 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from t5x_harness.slices.attendance import Attendance, DevicesInUseError, message, waiting_for_others
-from t5x_harness.slices.pod import Pod
+from t5x_harness.slices.pod import Attendance, DevicesInUseError, Pod, message, waiting_for_others
 from t5x_harness.variables import TPU_VM_VARIABLE
 
 PROGRAM = (
-    "import sys; from t5x_harness.slices.attendance import Attendance; from t5x_harness.slices.pod import Pod;"
+    "import sys; from t5x_harness.slices.pod import Attendance, Pod;"
     "kept = Attendance(Pod(sys.argv[1], 3, int(sys.argv[2]))); print('here', flush=True); sys.stdin.read()"
 )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings.rule import FILES, Found, Rule, training
+from t5x_harness.slices.mesh import divisors
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
@@ -70,12 +71,8 @@ def indivisible_axis(plan: Planned) -> Iterator[Found]:
             f"{f': {values}' if values else ''}",
             key,
             f"make {key.short if key else name} divisible by {parts}, or use fewer partitions: "
-            f"{' or '.join(str(number) for number in _divisors(parts) if not size % number)}",
+            f"{' or '.join(str(number) for number in divisors(parts) if not size % number)}",
         )
-
-
-def _divisors(number: int) -> list[int]:
-    return [divisor for divisor in range(1, number + 1) if not number % divisor]
 
 
 def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
@@ -147,7 +144,7 @@ def _enough(plan: Planned, usable: int) -> str:
     if plan.mesh.keys() != {"data", "model"}:
         return f"use more partitions, {_TWO_DIMENSIONS}, or a larger slice"
     devices = math.prod(plan.mesh.values())
-    needed = {n: plan.shapes.device_bytes({"data": devices // n, "model": n}) for n in _divisors(devices)}
+    needed = {n: plan.shapes.device_bytes({"data": devices // n, "model": n}) for n in divisors(devices)}
     number = next((n for n, size in needed.items() if size <= usable), None)
     if number is not None:
         on_each = f"{needed[number] / 2**30:.1f} GiB on each device"
