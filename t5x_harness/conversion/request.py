@@ -242,7 +242,10 @@ def convert(
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         _, refused, reason = done.stderr.strip().partition(_PREFIX)
-        raise ConversionError(reason if refused else _ended(done))
+        if not refused:
+            lines = "".join(f"\n  {line}" for line in done.stderr.splitlines()[-_SHOWN:]) or "; it wrote nothing"
+            reason = f"the process that converts {describe_returncode(done.returncode)}{lines}"
+        raise ConversionError(reason)
     made = Conversion.from_json(json.loads(done.stdout))
     return dataclasses.replace(made, config=(_GIVEN,)) if config and made.config else made
 
@@ -254,9 +257,3 @@ def _checkpoint_of(run: RunResult, step: int | None) -> str:
         written = ", ".join(map(str, by_step)) or "none"
         raise ValueError(f"the run wrote no checkpoint{'' if step is None else f' at step {step}'}: it has {written}")
     return by_step[max(by_step) if step is None else step].rstrip("/")
-
-
-def _ended(done: subprocess.CompletedProcess[str]) -> str:
-    """Describes the end of a process that reported nothing itself, with the last lines that it wrote."""
-    lines = "".join(f"\n  {line}" for line in done.stderr.splitlines()[-_SHOWN:])
-    return f"the process that converts {describe_returncode(done.returncode)}{lines or '; it wrote nothing'}"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.promotion.shipped import PackingError, ShippedOutcome, TestArchive, unpack, warning_to_json
+from t5x_harness.promotion.shipped import PackingError, ShippedOutcome, unpack, warning_to_json
 from t5x_harness.version import __version__, version_of
 
 _UNPACKING_FAILED = 2
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="t5x-harness-shipped-") as folder:
         try:
-            unpack(TestArchive((), Path(args.archive).read_bytes()), args.sha256, Path(folder))
+            unpack(Path(args.archive).read_bytes(), args.sha256, Path(folder))
         except (OSError, PackingError) as error:
             print(f"t5x_harness.promotion.inside: {args.archive}: {error}", file=sys.stderr)
             return _UNPACKING_FAILED

@@ -33,24 +33,9 @@ class PackingError(ValueError):
     """A test cannot be packed, or an archive is invalid; the message says why and how to fix it."""
 
 
-@dataclasses.dataclass(frozen=True)
-class TestArchive:
-    """A packed test.
-
-    Attributes:
-      names: the sorted names of its files, relative to pytest's root folder.
-      content: the archive, a gzipped tar.
-    """
-
-    __test__ = False  # pytest would collect it because of its name
-
-    names: tuple[str, ...]
-    content: bytes
-
-    @property
-    def digest(self) -> str:
-        """The SHA-256 digest of the archive, in hexadecimal digits."""
-        return hashlib.sha256(self.content).hexdigest()
+def digest_of_archive(content: bytes) -> str:
+    """Returns the SHA-256 digest of an archive, in hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
 
 
 def listed_files(root: Path, module: Path, globs: Sequence[str] = (), settings: Path | None = None) -> tuple[Path, ...]:
@@ -76,8 +61,8 @@ def listed_files(root: Path, module: Path, globs: Sequence[str] = (), settings: 
     return tuple(sorted({_inside(root, path, "a file to ship") for path in found}))
 
 
-def pack(root: Path, files: Sequence[Path]) -> TestArchive:
-    """Packs files.
+def pack(root: Path, files: Sequence[Path]) -> bytes:
+    """Packs files into a gzipped tar.
 
     Args:
       root: the folder to which names in the archive are relative.
@@ -103,19 +88,19 @@ def pack(root: Path, files: Sequence[Path]) -> TestArchive:
             entry = tarfile.TarInfo(path.relative_to(root).as_posix())  # without modification time and owner
             entry.size, entry.mode = len(content), 0o644
             archive.addfile(entry, io.BytesIO(content))
-    return TestArchive(tuple(path.relative_to(root).as_posix() for path in files), buffer.getvalue())
+    return buffer.getvalue()
 
 
-def unpack(archive: TestArchive, digest: str, folder: Path) -> None:
+def unpack(archive: bytes, digest: str, folder: Path) -> None:
     """Unpacks an archive into an empty folder.
 
     Raises:
       PackingError: the archive has another digest, or an entry is not a plain file inside the folder.
     """
-    if archive.digest != digest:
-        raise PackingError(f"the archive's SHA-256 is {archive.digest}, and {digest} was sent: something replaced it")
+    if (found := digest_of_archive(archive)) != digest:
+        raise PackingError(f"the archive's SHA-256 is {found}, and {digest} was sent: something replaced it")
     try:
-        with tarfile.open(fileobj=io.BytesIO(archive.content), mode="r:gz") as content:
+        with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as content:
             entries = content.getmembers()
             for entry in entries:
                 path = PurePosixPath(entry.name)

@@ -16,6 +16,7 @@ from t5x_harness.promotion.shipped import (
     ShipFailed,
     ShippedOutcome,
     ShippedOutcomeError,
+    digest_of_archive,
     listed_files,
     pack,
 )
@@ -60,13 +61,14 @@ class LocalTest:
         """
         files = listed_files(self.root, self.file, self.globs, self.ini)
         archive = pack(self.root, files)
-        stage = f"{GS}{order.target.bucket}/t5x-harness/shipped/{archive.digest[:16]}"
+        sha256 = digest_of_archive(archive)
+        stage = f"{GS}{order.target.bucket}/t5x-harness/shipped/{sha256[:16]}"
         name, stamp = plain_name(order.name, "test"), unique_stamp()
         output = f"{GS}{order.target.bucket}/t5x-harness/runs/{name}/{stamp}"
         folders = [path.relative_to(self.root) for path in self.python_path if path.is_relative_to(self.root)]
         does = (
             f"--archive={mounted(stage)}/{_ARCHIVE}",
-            f"--sha256={archive.digest}",
+            f"--sha256={sha256}",
             *(f"--ini={path.relative_to(self.root).as_posix()}" for path in files if path == self.ini),
             *(f"--python-path={folder.as_posix()}" for folder in folders),
         )
@@ -81,7 +83,7 @@ class LocalTest:
             output=output,
             labels={**order.labels, **labels_of(digest)},
         )
-        return job, {stage: [StagedFile(_ARCHIVE, archive.content)]}
+        return job, {stage: [StagedFile(_ARCHIVE, archive)]}
 
 
 class ShippedTest:

@@ -13,7 +13,7 @@ from t5x_harness.promotion.shipped import (
     PackingError,
     ShippedOutcome,
     ShippedOutcomeError,
-    TestArchive,
+    digest_of_archive,
     listed_files,
     pack,
     unpack,
@@ -37,7 +37,8 @@ def project(tmp_path: Path) -> Path:
 
 def names(root: Path, module: str, *globs: str) -> list[str]:
     files = listed_files(root, root / module, globs, root / "pyproject.toml")
-    return list(pack(root, files).names)
+    with tarfile.open(fileobj=io.BytesIO(pack(root, files)), mode="r:gz") as archive:
+        return archive.getnames()
 
 
 def test_a_module_takes_its_conftests_and_the_settings_along(project: Path) -> None:
@@ -97,18 +98,18 @@ def test_the_same_files_make_the_same_archive_and_come_out_as_they_were(project:
     archive = pack(project, files)
     for path in files:
         path.touch()
-    assert pack(project, files).digest == archive.digest
-    unpack(archive, archive.digest, tmp_path / "out")
+    assert pack(project, files) == archive
+    unpack(archive, digest_of_archive(archive), tmp_path / "out")
     assert (tmp_path / "out/tests/conftest.py").read_text() == "# tests/conftest.py\n"
 
 
-def archive_with(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> TestArchive:
+def archive_with(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         entry = tarfile.TarInfo(name)
         entry.type, entry.linkname = kind, target
         archive.addfile(entry)
-    return TestArchive((name,), buffer.getvalue())
+    return buffer.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -120,12 +121,12 @@ def archive_with(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> 
         (archive_with("link", tarfile.SYMTYPE, "/etc/passwd"), "the archive's entry 'link' is not a plain file"),
         (archive_with("link", tarfile.LNKTYPE, "../x"), "the archive's entry 'link' is not a plain file"),
         (archive_with("pipe", tarfile.FIFOTYPE), "the archive's entry 'pipe' is not a plain file"),
-        (TestArchive((), b"no archive"), "the archive cannot be unpacked: not a gzip file"),
+        (b"no archive", "the archive cannot be unpacked: not a gzip file"),
     ],
 )
-def test_an_archive_that_could_write_elsewhere_is_refused(tmp_path: Path, archive: TestArchive, message: str) -> None:
+def test_an_archive_that_could_write_elsewhere_is_refused(tmp_path: Path, archive: bytes, message: str) -> None:
     with pytest.raises(PackingError, match=message):
-        unpack(archive, archive.digest, tmp_path / "out")
+        unpack(archive, digest_of_archive(archive), tmp_path / "out")
     assert not (tmp_path / "out").exists() or not any((tmp_path / "out").iterdir())
 
 
@@ -183,11 +184,11 @@ def ship(
 ) -> subprocess.CompletedProcess[str]:
     module = tested / nodeid.partition("::")[0]
     archive = pack(tested, listed_files(tested, module, settings=tested / "pytest.ini"))
-    (folder / "test.tar.gz").write_bytes(archive.content)
+    (folder / "test.tar.gz").write_bytes(archive)
     command = [
         sys.executable, "-P", "-m", "t5x_harness.promotion.inside", f"--archive={folder / 'test.tar.gz'}",
-        f"--sha256={digest or archive.digest}", f"--outcome={folder / 'new' / 'outcome.json'}", "--ini=pytest.ini",
-        *options, nodeid,
+        f"--sha256={digest or digest_of_archive(archive)}", f"--outcome={folder / 'new' / 'outcome.json'}",
+        "--ini=pytest.ini", *options, nodeid,
     ]  # fmt: skip
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
