@@ -13,6 +13,7 @@ import pytest
 
 from t5x_harness.promotion.marker import AOT, SMOKE, TPU, selects, selects_only
 from t5x_harness.runs.stages import StageFailed, stages_of
+from t5x_harness.settings.configuration import require_matches
 from t5x_harness.settings.session import CollectedRun
 from t5x_harness.spec import Location, Outcome, RunSpec, Stage
 from t5x_harness.upstream.pytest import skip_at_item
@@ -168,9 +169,10 @@ _PYPROJECT = "pyproject.toml"
 def add_declared_runs(config: pytest.Config, session: HarnessSession) -> None:
     """Adds declared runs and globbed gin files to a call of pytest that asks for configs but names no files itself."""
     if not _names_files(config) and _asks_for_configs(config):
+        settings, own = session.settings, session.settings.configuration
         with usage_errors():
-            session.settings.check_configured()
-        config.args.extend(path for path in map(str, session.settings.configured_files()) if path not in config.args)
+            require_matches(own.cwd, own.project.gin_files, own.given("gin_files") or ())
+        config.args.extend(path for path in map(str, settings.configured_files()) if path not in config.args)
 
 
 def header(config: pytest.Config, session: HarnessSession) -> list[str]:

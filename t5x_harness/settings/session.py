@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.buckets.emulated import store
 from t5x_harness.promotion.marker import SMOKE
-from t5x_harness.settings.configuration import Configuration, files_of, is_pattern, matches, require_matches
+from t5x_harness.settings.configuration import Configuration, files_of, is_pattern, matches
 from t5x_harness.settings.forms import Layer, SettingsError
 from t5x_harness.settings.options import SessionOptions
 from t5x_harness.settings.project import DeclaredRun, ProjectConfig
@@ -143,14 +143,6 @@ class SessionSettings:
         """Returns the gin files that globs match, and pyproject.toml if runs are declared in it."""
         found = files_of(self._root, self.options.gin_files)
         return [*found, self._root / "pyproject.toml"] if self.project.runs else found
-
-    def check_configured(self) -> None:
-        """Checks that every configured name and pattern matches a file, so that all configured runs can be collected.
-
-        Raises:
-          SettingsError: one matches nothing.
-        """
-        require_matches(self._root, self.project.gin_files, self.configuration.given("gin_files") or ())
 
     def left_open(self, files: Iterable[Path]) -> list[str]:
         """Returns a line for each configured file that binds a run but leaves a value open, so it is not collected.
