@@ -1,14 +1,17 @@
 """The arrays of a train state as shapes: how the mesh cuts them, and tables in which equal layers share a row."""
 
+from __future__ import annotations
+
 import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings.text import Bytes, Count, Table, columns
+
+if TYPE_CHECKING:
+    import numpy as np  # lint and the plugin start without it
 
 TEMPORARIES_UNKNOWN = "activations and temporaries: their memory is known only to the TPU compiler, which --aot asks"
 """The question that a plan leaves open; the aot stage answers it."""
