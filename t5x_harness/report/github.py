@@ -19,7 +19,7 @@ def render(report: Report) -> str:
 
 
 def commands_where_wanted(report: Report, when: str, environment: Mapping[str, str]) -> list[str]:
-    """Returns the commands and the last line if ``when`` is ``always``, or if it is ``auto`` and this is a workflow."""
+    """Returns the commands if ``when`` is ``always``, or if it is ``auto`` and this is a workflow of GitHub."""
     wanted = when == "always" or (when == "auto" and environment.get("GITHUB_ACTIONS") == "true")
     return annotation_commands(report) if wanted else []
 

@@ -65,7 +65,7 @@ class FailFastThreadPoolExecutor(concurrent.futures.ThreadPoolExecutor):
         return future
 
     def shutdown(self, *args: Any, wait: bool = False, **kwargs: Any) -> None:
-        """Ends the pool; raises exceptions so far, or of any call if ``wait`` is set."""
+        """Ends the pool and raises the exceptions of calls: of those that have ended, or of all if ``wait`` is set."""
         try:
             self.check_for_exceptions(wait=wait)
         finally:
