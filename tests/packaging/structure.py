@@ -140,6 +140,16 @@ def long_files(repository: Path) -> dict[str, int]:
     return {name: module.lines for name, module in modules_of(repository).items() if module.lines > LONGEST_FILE}
 
 
+def codes_of(repository: Path) -> dict[str, list[str]]:
+    """Returns, by code, the modules that define its mistake: with a ``Rule`` whose first argument it is."""
+    found = collections.defaultdict(list)
+    for module in modules_of(repository).values():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Rule" and node.args:
+                found[ast.unparse(node.args[0])].append(module.name)
+    return found
+
+
 def modules_that_set(repository: Path, option: str) -> list[str]:
     """Returns the modules that declare an option, list it or read it from the settings; receiving it does not count."""
     found = []
@@ -179,10 +189,22 @@ def classes_on_the_way(repository: Path) -> list[str]:
 def counts(repository: Path) -> Iterator[tuple[str, int]]:
     """Yields the name of each count, and its number."""
     modules = modules_of(repository)
+    names = classes_by_name(repository)
     yield "lines of the package, without the embedded T5X", sum(module.lines for module in modules.values())
     yield "lines of the tests", sum(path.read_text().count("\n") for path in (repository / "tests").rglob("*.py"))
     yield "rooms", len({module.room for module in modules.values()})
     yield "modules", len(modules)
+    yield "fields of RunSpec", fields_of(modules["spec.run"], "RunSpec")
+    yield "places of the option read_seconds", len(modules_that_set(repository, "read_seconds"))
+    yield "classes on the way of a local run", len(set(classes_on_the_way(repository)) - {"JobExecutor"})
+    yield "constructions of RunResult", len(calls_of(repository, "RunResult"))
+    yield "codes of rules", len(codes_of(repository))
+    yield "codes with two definitions", sum(len(where) > 1 for where in codes_of(repository).values())
+    yield "modules in circles of imports", len(circle(arrows_of(repository)))
+    yield f"files of more than {LONGEST_FILE} lines", len(long_files(repository))
+    yield "class names that occur twice", sum(len(where) == 2 for where in names.values())
+    yield "class names that occur more often", sum(len(where) > 2 for where in names.values())
+    yield "public class names that occur again", sum(len(names[n]) > 1 for n in public_names(repository) & set(names))
 
 
 def fields_of(module: Module, name: str) -> int:

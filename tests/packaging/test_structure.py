@@ -6,6 +6,7 @@ from structure import (
     calls_of,
     classes_by_name,
     classes_on_the_way,
+    codes_of,
     fields_of,
     long_files,
     modules_of,
@@ -21,6 +22,10 @@ def test_no_file_is_longer_than_a_reader_takes_in(repository: Path) -> None:
 def test_a_class_name_says_what_it_is_without_its_room(repository: Path) -> None:
     names, public = classes_by_name(repository), public_names(repository)
     assert {name: where for name, where in names.items() if len(where) > (1 if name in public else 2)} == {}
+
+
+def test_a_mistake_is_written_once_for_all_stages_that_find_it(repository: Path) -> None:
+    assert {code: where for code, where in codes_of(repository).items() if len(where) > 1} == {}
 
 
 def test_a_run_s_result_is_built_in_one_place(repository: Path) -> None:
