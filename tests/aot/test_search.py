@@ -78,7 +78,7 @@ def test_a_larger_batch_than_one_that_does_not_fit_is_not_compiled() -> None:
 )
 def test_what_arithmetic_refuses_is_not_compiled(variant: RunVariant, run: AotRun, why: str) -> None:
     with pytest.raises(VariantRefused) as refused:
-        tune(run, SPEC, variant)
+        tune(run, SPEC, variant, run.programs)
     assert str(refused.value).startswith(why)
     compiler = PretendCompiler(by_examples(1))
     grid = FitGrid(
@@ -96,10 +96,10 @@ def test_what_arithmetic_refuses_is_not_compiled(variant: RunVariant, run: AotRu
 
 def test_partitions_cut_the_state_and_v5e_gets_a_submesh() -> None:
     run = planned(state=40 * GIB)
-    tuned = tune(run, SPEC, RunVariant(num_partitions=4))
+    tuned = tune(run, SPEC, RunVariant(num_partitions=4), run.programs)
     assert tuned.run.state_bytes == {"train": 10 * GIB, "predict": 10 * GIB // 4}
     assert tuned.changes == "partitioning.PjitPartitioner.num_partitions = 4"
-    there = tune(run, SPEC, RunVariant(slice="v5e-16", num_partitions=4))
+    there = tune(run, SPEC, RunVariant(slice="v5e-16", num_partitions=4), run.programs)
     assert there.spec.bindings == (
         "partitioning.PjitPartitioner.num_partitions = 4",
         "partitioning.PjitPartitioner.model_parallel_submesh = (2, 2, 1, 1)",
@@ -113,7 +113,7 @@ def test_only_datasets_that_share_the_batch_size_get_another() -> None:
         "predict", "", "", {"decoder_target_tokens": (16, 100)}, {}, "infer_eval/DatasetConfig.batch_size"
     )
 
-    tuned = tune(dataclasses.replace(run, programs=(run.programs[0], own)), SPEC, RunVariant(batch_size=32))
+    tuned = tune(run, SPEC, RunVariant(batch_size=32), (run.programs[0], own))
     assert [program.shapes["decoder_target_tokens"][0] for program in tuned.run.programs] == [32, 16]
 
 

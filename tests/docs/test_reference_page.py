@@ -100,7 +100,7 @@ def test_every_fixture_is_listed_with_its_type_and_scope(page: str, pytester: py
         (line,) = re.findall(rf"^{name}\b.*", shown, re.MULTILINE)
         assert ("[session scope]" in line) is (scope == "session"), name
         assert scope in ("session", "function")
-        annotation = inspect.signature(getattr(every, name)).return_annotation
+        annotation = str(inspect.signature(getattr(every, name)).return_annotation)
         assert re.search(rf"\b{kind}\b", annotation), f"{name}: {annotation}"
 
 
