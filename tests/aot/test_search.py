@@ -1,6 +1,5 @@
 """`fit` searches for what fits: the combinations that it compiles or leaves out and why, and the best results."""
 
-import dataclasses
 import json
 from pathlib import Path
 from typing import Any
