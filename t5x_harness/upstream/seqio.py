@@ -111,7 +111,8 @@ def open_vocabulary_files(file_for: Callable[[str, int], str]) -> None:
     Args:
       file_for: returns the file to open for a path and a number of extra ids.
     """
-    vocabularies = seqio.vocabularies
+    from seqio import vocabularies  # which SeqIO, while it is imported, does not have as an attribute yet
+
     load = getattr(vocabularies._load_model, "in_place_of", vocabularies._load_model)
 
     def load_model(sentencepiece_model_file: str, extra_ids: int, *args: Any, **options: Any) -> Any:
