@@ -123,6 +123,7 @@ def archive_with(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> 
         (archive_with("pipe", tarfile.FIFOTYPE), "the archive's entry 'pipe' is not a plain file"),
         (b"no archive", "the archive cannot be unpacked: not a gzip file"),
     ],
+    ids=["above", "above-a-folder", "absolute", "symlink", "hard-link", "pipe", "no-archive"],  # archives have times
 )
 def test_an_archive_that_could_write_elsewhere_is_refused(tmp_path: Path, archive: bytes, message: str) -> None:
     with pytest.raises(PackingError, match=message):
