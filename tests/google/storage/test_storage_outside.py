@@ -33,6 +33,25 @@ def test_a_changed_file_is_a_new_generation(store: ObjectStore, tree: Path, look
     assert content(store, "a") == b"behind"
 
 
+def test_a_file_that_is_replaced_before_it_is_opened_is_read_as_its_own_generation(
+    store: ObjectStore, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = store.write("data", "a", b"before")
+    really_open = os.open
+
+    def replace_first(path: str, *arguments: int) -> int:
+        if path.endswith("/data/a"):
+            monkeypatch.undo()
+            (tree / "b").write_bytes(b"behind")
+            os.replace(tree / "b", tree / "a")
+        return really_open(path, *arguments)
+
+    monkeypatch.setattr(os, "open", replace_first)
+    with store.open_read("data", "a") as reader:
+        assert reader.object.generation > before.generation
+        assert (reader.object.md5, reader.read()) == (md5_of(b"behind"), b"behind")
+
+
 def test_changes_in_quick_succession_are_all_seen(store: ObjectStore, tree: Path) -> None:
     generations = []
     for index in range(20):
