@@ -9,7 +9,7 @@ from typing import Any
 
 from gin import config_parser
 
-from t5x_harness.gin.values import Macro, Reference
+from t5x_harness.gin.values import Macro, Reference, references_in
 
 _STATEMENT = re.compile(r"(?:import|from|include)\s|[A-Za-z_][\w./]*\s*[=:]")
 _MOST_ERRORS = 20  # in one file; more are noise
@@ -26,12 +26,24 @@ class SyntaxProblem:
     message: str
 
 
+@dataclasses.dataclass(frozen=True)
+class LostReference:
+    """A reference that a later item of its dict replaces, for they have one key. Gin looks it up all the same."""
+
+    reference: Reference
+    location: Any
+
+
 class _Delegate(config_parser.ParserDelegate):  # type: ignore[misc]
     """Keeps references and macros as values instead of looking them up."""
 
+    def __init__(self) -> None:
+        self.references: list[Reference] = []
+
     def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Reference:
         scope, _, selector = scoped_configurable_name.rpartition("/")
-        return Reference(scope, selector, evaluate)
+        self.references.append(Reference(scope, selector, evaluate))
+        return self.references[-1]
 
     def macro(self, macro_name: str) -> Macro:
         return Macro(macro_name)
@@ -54,8 +66,8 @@ def parse(text: str) -> tuple[tuple[Any, ...], tuple[SyntaxProblem, ...]]:
       text: the text, with newlines as line ends, as Python reads text files; Gin accepts no other line ends.
 
     Returns:
-      Gin's statements in order, with macros and references of this project's types, and the syntax problems in order,
-      with lines counted from 1. The same text gives the same objects, so their values must not be changed.
+      Gin's statements in order, with macros and references of this project's types, each after the references that are
+      not in its value any more, and the syntax problems in order, with lines counted from 1. The same text gives the same objects, so their values must not be changed.
     """
     lines = text.removesuffix("\n").split("\n")
     statements: list[Any] = []
@@ -76,11 +88,15 @@ def _parse_from(lines: list[str], start: int) -> tuple[list[Any], SyntaxProblem 
     statements: list[Any] = []
     source = "\n" * start + "\n".join(lines[start:]) + "\n"
     parser: config_parser.ConfigParser | None = None
+    delegate = _Delegate()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a string such as '\d' would cause a warning about a line of the harness
         try:
-            parser = config_parser.ConfigParser(source, _Delegate())
+            parser = config_parser.ConfigParser(source, delegate)
             while (statement := parser.parse_statement()) is not None:
+                kept = set(references_in(getattr(statement, "value", None)))
+                statements += [LostReference(r, statement.location) for r in delegate.references if r not in kept]
+                delegate.references.clear()
                 statements.append(statement)
         except _PARSE_ERRORS as error:
             line = min(max(_error_line(error, parser), start + 1), len(lines))

@@ -13,7 +13,7 @@ from typing import Any
 import gin
 import pytest
 from gin import config as gin_config
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from t5x_harness.gin.program import BINDINGS, Binding, GinProgram, MacroBinding
@@ -203,6 +203,7 @@ def _files(draw: st.DrawFn) -> tuple[dict[str, str], list[str], list[str]]:
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")
 @settings(max_examples=200, deadline=None)
 @given(_files())
+@example(({"run.gin": "A = {'': @nothing.fun, '': 1}\n"}, ["run.gin"], []))
 def test_the_final_bindings_are_those_of_gin(config: tuple[dict[str, str], list[str], list[str]]) -> None:
     files, runs, bindings = config
     with tempfile.TemporaryDirectory() as name, _dummies(), contextlib.chdir(name):
