@@ -66,8 +66,9 @@ def parse(text: str) -> tuple[tuple[Any, ...], tuple[SyntaxProblem, ...]]:
       text: the text, with newlines as line ends, as Python reads text files; Gin accepts no other line ends.
 
     Returns:
-      Gin's statements in order, with macros and references of this project's types, each after the references that are
-      not in its value any more, and the syntax problems in order, with lines counted from 1. The same text gives the same objects, so their values must not be changed.
+      Gin's statements in order, with macros and references of this project's types, each after the references that
+      are not in its value any more, and the syntax problems in order, with lines counted from 1. The same text gives
+      the same objects, so their values must not be changed.
     """
     lines = text.removesuffix("\n").split("\n")
     statements: list[Any] = []
