@@ -25,6 +25,7 @@ def compared(start: Start, module: str, task: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.journey
 def test_seqio_reads_from_the_cache_what_the_task_gives_without_it(cache: Any, start: Start, folder: Path) -> None:
     status, out, err = cache("sample_translate", module="t5x_harness.sample_tasks.tasks")
     assert (status, err) == (0, "")

@@ -42,6 +42,7 @@ def test_convert_even_where_it_only_refuses(platforms: Callable[..., set[str]]) 
     assert platforms("convert", "not-there", "--to=t5x", "--output=out") == {"cpu"}
 
 
+@pytest.mark.journey
 def test_cache(platforms: Callable[..., set[str]]) -> None:
     arguments = ("--module_import=t5x_harness.sample_tasks.tasks", "--tasks=not_there", "--output_cache_dir=out")
     assert platforms("cache", *arguments) == {"cpu"}

@@ -148,6 +148,7 @@ def test_pypis_placeholder_is_found_in_images_too(image: Environment) -> None:
     assert list(messages(dataclasses.replace(image, placeholders=(placeholder,)))) == ["ENV05"]
 
 
+@pytest.mark.journey
 def test_the_command_line_has_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(COMMIT_VARIABLE, raising=False)
     main(["doctor", "--image"])

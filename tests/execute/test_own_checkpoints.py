@@ -151,6 +151,7 @@ utils.RestoreCheckpointConfig.assignment_map = [('(.*)/encoder/encoder_norm/(.*)
 """
 
 
+@pytest.mark.journey
 def test_a_transformed_checkpoint_is_as_small_as_the_model(run: Callable[..., RunResult]) -> None:
     """The stand-in has the checkpoint's contents under its names, because it is the input of the user's function."""
     result = run("train", f"gs://mine/orbax/checkpoint_{STEP}", RESHAPED, until=Stage.TRAIN)

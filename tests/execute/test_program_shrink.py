@@ -42,6 +42,7 @@ def dry(tmp_path_factory: pytest.TempPathFactory) -> str:
     return done.stderr
 
 
+@pytest.mark.journey
 def test_what_is_made_small_is_said(dry: str) -> None:
     said = [line.partition("shrink: ")[2] for line in dry.splitlines() if line.startswith("t5x-harness: shrink: ")]
     assert "TRAIN_STEPS = 4 (was 5000)" in said

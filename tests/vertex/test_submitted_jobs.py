@@ -227,6 +227,7 @@ print(json.dumps([len(opened), len(looks), looks[-1].state]))
 """
 
 
+@pytest.mark.journey
 def test_a_job_that_was_left_alone_is_found_again_and_looked_at_often_through_one_channel(
     submit: Submit, script: Any
 ) -> None:
