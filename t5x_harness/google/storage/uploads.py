@@ -134,7 +134,8 @@ class Uploads:
 
     def cancel(self, upload_id: str) -> None:
         """Ends an upload without an object; raises NoSuchResource if the upload does not exist."""
-        with self._alone(upload_id):
+        with self._alone(upload_id), self._core.lock:
+            self.get(upload_id)  # a finished upload has no file to lock, so another thread may have ended it by now
             self._drop(upload_id)
 
     def _path(self, upload_id: str) -> str:

@@ -595,6 +595,15 @@ def test_what_a_mount_does_to_a_file_and_what_the_api_does(what: str, rival: str
             world.explained([[at_mount], [deeds[rival]()]], seed)
 
 
+def test_a_finished_upload_is_cancelled_once() -> None:
+    with contextlib.closing(TwoActors()) as world:
+        for seed in range(40):
+            world.start_upload("a")
+            upload = list(world.state.uploads)[-1]
+            world.explained([[world.finish(upload)]], seed)
+            world.explained([[world.cancel(upload)], [world.cancel(upload)]], seed)
+
+
 TestTwoActors = TwoActors.TestCase
 TestTwoActors.settings = settings(
     max_examples=int(os.environ.get("TWO_ACTORS_EXAMPLES", "60")),
