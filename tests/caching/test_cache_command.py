@@ -74,6 +74,7 @@ def test_what_is_cached_is_left_as_it_is_until_it_is_to_be_written_anew(cache: A
     assert (status, out) == (0, "noisy_lines: it is cached in cache/noisy_lines\n")
 
 
+@pytest.mark.journey
 @pytest.mark.parametrize(("targets", "resumed"), [("line", "2"), ('"x"', "-")])
 def test_a_killed_run_is_gone_on_with_unless_the_code_has_changed(
     cache: Any, start: Start, folder: Path, targets: str, resumed: str
@@ -189,6 +190,7 @@ def test_data_that_is_not_here_is_not_downloaded_and_can_be_generated_to_try(cac
 CACHE = "--output_cache_dir=gs://my-bucket/cache"
 
 
+@pytest.mark.journey
 def test_a_killed_writer_is_followed_and_one_elsewhere_is_waited_for(
     cache: Any, folder: Path, google: Mapping[str, str]
 ) -> None:
