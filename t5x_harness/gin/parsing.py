@@ -26,24 +26,19 @@ class SyntaxProblem:
     message: str
 
 
-@dataclasses.dataclass(frozen=True)
-class LostReference:
-    """A reference that a later item of its dict replaces, for they have one key. Gin looks it up all the same."""
-
-    reference: Reference
-    location: Any
-
-
 class _Delegate(config_parser.ParserDelegate):  # type: ignore[misc]
-    """Keeps references and macros as values instead of looking them up."""
+    """Keeps references and macros as values instead of looking them up, and notes each reference with its line."""
 
     def __init__(self) -> None:
-        self.references: list[Reference] = []
+        self.parser: config_parser.ConfigParser | None = None
+        self.references: list[tuple[int, Reference]] = []
 
     def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Reference:
+        assert self.parser is not None
         scope, _, selector = scoped_configurable_name.rpartition("/")
-        self.references.append(Reference(scope, selector, evaluate))
-        return self.references[-1]
+        reference = Reference(scope, selector, evaluate)
+        self.references.append((self.parser.current_token.start[0], reference))
+        return reference
 
     def macro(self, macro_name: str) -> Macro:
         return Macro(macro_name)
@@ -66,9 +61,10 @@ def parse(text: str) -> tuple[tuple[Any, ...], tuple[SyntaxProblem, ...]]:
       text: the text, with newlines as line ends, as Python reads text files; Gin accepts no other line ends.
 
     Returns:
-      Gin's statements in order, with macros and references of this project's types, each after the references that
-      are not in its value any more, and the syntax problems in order, with lines counted from 1. The same text gives
-      the same objects, so their values must not be changed.
+      Gin's statements in order, with macros and references of this project's types, and the syntax problems in order,
+      with lines counted from 1. The same text gives the same objects, so their values must not be changed. A reference
+      that a later item of its dict replaces, for they have one key, is added as the head of a block that binds
+      nothing: Gin looks it up all the same.
     """
     lines = text.removesuffix("\n").split("\n")
     statements: list[Any] = []
@@ -93,18 +89,21 @@ def _parse_from(lines: list[str], start: int) -> tuple[list[Any], SyntaxProblem 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a string such as '\d' would cause a warning about a line of the harness
         try:
-            parser = config_parser.ConfigParser(source, delegate)
+            delegate.parser = parser = config_parser.ConfigParser(source, delegate)
             while (statement := parser.parse_statement()) is not None:
-                kept = set(references_in(getattr(statement, "value", None)))
-                statements += [LostReference(r, statement.location) for r in delegate.references if r not in kept]
-                delegate.references.clear()
                 statements.append(statement)
         except _PARSE_ERRORS as error:
             line = min(max(_error_line(error, parser), start + 1), len(lines))
             while line > start + 1 and not lines[line - 1].strip():
                 line -= 1  # unfinished text is at fault at its end
             return statements, SyntaxProblem(line, lines[line - 1], _words(error, parser))
-    return statements, None
+    # A block's statements are all parsed before the first of them is returned, so all are compared at the end.
+    kept = {id(reference) for each in statements for reference in references_in(getattr(each, "value", None))}
+    for line, lost in delegate.references:
+        if id(lost) not in kept:
+            where = config_parser.Location(None, line, None, lines[line - 1])
+            statements.append(config_parser.BlockDeclaration(lost.scope, lost.selector, where))
+    return sorted(statements, key=lambda each: each.location.line_num), None
 
 
 def _error_line(error: BaseException, parser: config_parser.ConfigParser | None) -> int:

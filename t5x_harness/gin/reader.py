@@ -236,8 +236,6 @@ class _GinReader:
             here = Location(where.file, where.line)
             file = self._enter(raw.filename, where, (*where.included_from, here))
             self._statements.append(Include(where, raw.filename, file))
-        elif isinstance(raw, parsing.LostReference):
-            self._resolve(raw.reference.selector, scope, where)
         elif isinstance(raw, config_parser.BlockDeclaration):
             target = self._resolve(raw.selector, scope, where)
             self._statements.append(Block(where, raw.scope, raw.selector, target or raw.selector, target is not None))

@@ -496,3 +496,10 @@ def test_bindings_that_a_controller_would_drop(folder: Folder) -> None:
     finding = folder.only(gin, "AUX05", bindings=given)
     assert (finding.severity, finding.location) == (Severity.NOTE, Location("--gin bindings", 3))
     assert folder.findings(EVAL, bindings=["DROPOUT_RATE = 0.1"]) == []
+
+
+@pytest.mark.parametrize("value", ["@utils.gone", "{'': @utils.gone, '': 1}"])
+def test_an_unknown_name_in_a_block_is_reported_once_at_its_own_line(folder: Folder, value: str) -> None:
+    """Gin looks up a reference even if a later item of the dict has the same key, and so replaces it."""
+    found = folder.findings(f"{RUN}utils.SaveCheckpointConfig:\n  keep = 1\n  period = 10\n  dtype = {value}\n")
+    assert [(f.location and f.location.line, f.message) for f in found] == [(13, "t5x.utils has no gone")]

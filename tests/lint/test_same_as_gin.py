@@ -204,6 +204,7 @@ def _files(draw: st.DrawFn) -> tuple[dict[str, str], list[str], list[str]]:
 @settings(max_examples=200, deadline=None)
 @given(_files())
 @example(({"run.gin": "A = {'': @nothing.fun, '': 1}\n"}, ["run.gin"], []))
+@example(({"run.gin": "fun:\n  x = 1\n  y = {'': @nothing.fun, '': 1}\n"}, ["run.gin"], []))
 def test_the_final_bindings_are_those_of_gin(config: tuple[dict[str, str], list[str], list[str]]) -> None:
     files, runs, bindings = config
     with tempfile.TemporaryDirectory() as name, _dummies(), contextlib.chdir(name):
