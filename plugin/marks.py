@@ -8,7 +8,6 @@ import pytest
 from t5x_harness.fixtures.runs import slice_name, written
 from t5x_harness.promotion.marker import SMOKE, TPU, ResourcesError, TpuResources
 from t5x_harness.settings.auxiliary import Auxiliary
-from t5x_harness.slices.slice import SliceError, get_slice
 
 from .session import SESSION
 
@@ -84,14 +83,17 @@ def check(item: pytest.Item) -> None:
         )
     if (name := slice_name(item)) is not None:
         check_slice(name, "@pytest.mark.slice:")
-    try:
-        tpu_resources(item, {})
-    except ResourcesError as error:
-        raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
+    if item.get_closest_marker(TPU) is not None:
+        try:
+            tpu_resources(item, {})
+        except ResourcesError as error:
+            raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
 
 
 def check_slice(name: str, where: str) -> None:
     """Fails a test without a traceback if its slice does not exist; ``where`` begins the message."""
+    from t5x_harness.slices.slice import SliceError, get_slice
+
     try:
         get_slice(name)
     except SliceError as error:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from t5x_harness.promotion.marker import ResourcesError
-from t5x_harness.promotion.settings import NOT_SENT, order_of, planned
+from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.runs.stages import jobs_after_plans
 from t5x_harness.upstream.pytest import skip_at_item
 
@@ -60,12 +60,11 @@ class ShippedItem(JobItem):
         )
         shipped.test = ShippedTest(
             local,
-            lambda: order_of(
+            lambda: promotion.order(
                 shipped.name,
                 promotion.resources(shipped),
-                promotion.settings,
-                promotion.targets.of(shipped),
                 session.settings.slice_name,
+                promotion.targets.of(shipped),
             ),
             lambda: promotion.jobs,
         )
@@ -139,6 +138,8 @@ def arrange(config: pytest.Config, items: list[pytest.Item]) -> None:
     promotion = config.stash[PROMOTION]
     if not promotion.active:
         return
+    from t5x_harness.promotion.order import planned
+
     with usage_errors():
         promotion.check(items)
     items[:] = [_replaced(item, promotion) for item in items]

@@ -18,7 +18,7 @@ import pytest
 from t5x_harness.fixtures.runs import slice_name
 from t5x_harness.fixtures.vertex import Targets
 from t5x_harness.promotion.marker import SMOKE, TPU, ResourcesError, TpuResources, resources_in, selects_only
-from t5x_harness.promotion.settings import PromotionSettings, machine_of, order_of
+from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.options import option_of
 from t5x_harness.spec import RunSpec, Stage
@@ -30,6 +30,7 @@ from .session import HarnessSession, job_settings
 
 if TYPE_CHECKING:
     from t5x_harness.promotion.jobs import PromotedJobs
+    from t5x_harness.promotion.order import JobOrder
     from t5x_harness.runs.job import JobExecutor
     from t5x_harness.runs.local import LocalExecutor
     from t5x_harness.vertex.machine import Machine
@@ -171,6 +172,12 @@ class Promotion:
         """
         return marks.tpu_resources(item, self.settings.defaults)
 
+    def order(self, name: str, resources: TpuResources, slice_name: str, target: VertexTarget) -> JobOrder:
+        """Returns the order for a job; see :func:`~t5x_harness.promotion.order.order_of`."""
+        from t5x_harness.promotion.order import order_of
+
+        return order_of(name, resources, self.settings, target, slice_name)
+
     def for_run(
         self,
         item: pytest.Item,
@@ -193,7 +200,7 @@ class Promotion:
         from t5x_harness.runs.job import JobExecutor, aot_mode
 
         name = item.name if not hasattr(item, "spec") else item.spec.name
-        order = order_of(name, of_checkpoint or self.resources(item), self.settings, target, spec.slice)
+        order = self.order(name, of_checkpoint or self.resources(item), spec.slice, target)
         if of_checkpoint is not None:
             order = dataclasses.replace(order, name=f"{item.name}-{spec.name}", standins=False)
         if spec.settings.full_size:
@@ -209,7 +216,7 @@ class Promotion:
         Raises:
           ResourcesError: such a job would not be sent; the message gives the reason.
         """
-        order = order_of(item.name, resources, self.settings, target, slice_name)
+        order = self.order(item.name, resources, slice_name, target)
         if self.jobs.sends:
             self.jobs.check(order)
 
@@ -280,6 +287,8 @@ class Promotion:
 
     def _machines(self, items: Sequence[pytest.Item]) -> Iterator[Machine]:
         """Yields the machines of the jobs that will run T5X, as far as known; mistakes are reported later."""
+        from t5x_harness.promotion.order import machine_of
+
         # The stages of a run are one job.
         sent = [item for item in items if getattr(item, "stage", Stage.TRAIN).executes]
         jobs = {getattr(item, "spec", item): item for item in sent}

@@ -10,7 +10,7 @@ import pytest
 
 from t5x_harness.fixtures.vertex import checked
 from t5x_harness.promotion.marker import ResourcesError
-from t5x_harness.promotion.settings import NOT_SENT, planned
+from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.settings.forms import Layer
 from t5x_harness.spec import AotMode, Mode, Outcome, RunResult, RunSpec, Stage
@@ -121,6 +121,8 @@ def _run(
     item: pytest.Item = request.node
     promote = None
     if promotion := promotion_of(item):
+        from t5x_harness.promotion.order import planned
+
         target = checked(request.getfixturevalue("vertex_target"))
         try:
             resources, own = promotion.resources(item), None

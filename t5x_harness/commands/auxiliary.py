@@ -32,10 +32,17 @@ from t5x_harness.vertex.arguments import OverrideError
 from t5x_harness.vertex.container import FOUR_HOURS, JobOptions, JobOptionsError
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
-from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS, Machine, MachineError
+from t5x_harness.vertex.machine import Machine, MachineError
 from t5x_harness.vertex.modules import ClosureError
 from t5x_harness.vertex.submitted import SubmittedJob
-from t5x_harness.vertex.target import EMULATED, FIELDS, VertexTarget, VertexTargetError, find_target
+from t5x_harness.vertex.target import (
+    DEFAULT_MAX_CHIP_HOURS,
+    EMULATED,
+    FIELDS,
+    VertexTarget,
+    VertexTargetError,
+    find_target,
+)
 from t5x_harness.vertex.waiting import Interrupts
 
 _CELL = re.compile(r"[a-z]{2}")

@@ -33,9 +33,17 @@ from t5x_harness.vertex.emulated import emulated_google, uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import JobError, T5XJob
 from t5x_harness.vertex.job_rules import refusals, verdict_of
-from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS, ChipHoursError, Machine, MachineError
+from t5x_harness.vertex.machine import ChipHoursError, Machine, MachineError
 from t5x_harness.vertex.modules import ClosureError
-from t5x_harness.vertex.target import EMULATED, FIELDS, PLACEHOLDERS, VertexTarget, VertexTargetError, find_target
+from t5x_harness.vertex.target import (
+    DEFAULT_MAX_CHIP_HOURS,
+    EMULATED,
+    FIELDS,
+    PLACEHOLDERS,
+    VertexTarget,
+    VertexTargetError,
+    find_target,
+)
 
 _SERVICES, _SERVICE_VARIABLE = option_of("vertex").choices, option_of("vertex").variable
 _SMALL = (

@@ -9,7 +9,8 @@ from typing import Any
 from t5x_harness.buckets.addresses import GS
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.marker import ResourcesError
-from t5x_harness.promotion.settings import NOT_SENT, JobOrder, PromotionSettings
+from t5x_harness.promotion.order import JobOrder
+from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
 from t5x_harness.vertex.arguments import OverrideError
 from t5x_harness.vertex.batch import JobBatch
 from t5x_harness.vertex.container import ContainerJob

@@ -7,9 +7,10 @@ import difflib
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from t5x_harness.vertex.container import JobOptions, JobOptionsError
+if TYPE_CHECKING:
+    from t5x_harness.vertex.container import JobOptions
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
@@ -55,7 +56,8 @@ class TpuResources:
       ship: whether to run the test itself in the job, instead of the config that it gives to ``t5x_run``; not with
         ``steps`` or ``full_size``, as the test's own code decides its sizes.
       files: globs, relative to pytest's root folder, of files that a shipped test needs in addition to its package.
-      strategy: how machines are found: ``SPOT`` or ``FLEX_START``; see :class:`JobOptions` for this and the following.
+      strategy: how machines are found: ``SPOT`` or ``FLEX_START``; see
+        :class:`~t5x_harness.vertex.container.JobOptions` for this and the following.
       max_wait_duration: the limit of the wait with ``FLEX_START``: seconds, or text such as ``2h``.
       reservation: ``any``, ``none`` or a reservation's name.
       env: environment variables of the job's container.
@@ -178,6 +180,8 @@ class TpuResources:
         Raises:
           ResourcesError: options contradict each other.
         """
+        from t5x_harness.vertex.container import JobOptions, JobOptionsError
+
         longest = self.max_wait_duration
         seconds = max(1, int(seconds_of(longest))) if longest is not None else None
         try:

@@ -9,8 +9,8 @@ from t5x_harness.buckets.addresses import GS, mounted
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, JobNotSent, PromotedJobs
 from t5x_harness.promotion.marker import ResourcesError
+from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.results import ending
-from t5x_harness.promotion.settings import JobOrder
 from t5x_harness.promotion.shipped import (
     PackingError,
     ShipFailed,

@@ -14,8 +14,9 @@ from t5x_harness.aot.libtpu import LibtpuMissing, is_installed
 from t5x_harness.buckets.addresses import GS, object_address
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
 from t5x_harness.promotion.jobs import REFUSALS, EndedJob, JobNotSent, PromotedJobs
+from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.results import JobResults, read_results, stages_of_job
-from t5x_harness.promotion.settings import NOT_SENT, UNSEEN, JobOrder
+from t5x_harness.promotion.settings import NOT_SENT, UNSEEN
 from t5x_harness.report.table import verdicts
 from t5x_harness.spec import AotMode, Change, Changed, Finding, Outcome, Reason, Severity, Stage, StageResult
 from t5x_harness.vertex.arguments import RunMode

@@ -13,7 +13,7 @@ from t5x_harness.spec import STAGE_SECONDS, AotMode, RunSettings, RunSpec
 from t5x_harness.spec.option import Option, OptionForm, option, options_of
 from t5x_harness.spec.run import RUNNING
 from t5x_harness.variables import TPU_AOT_VARIABLE, VERTEX_PREFIX
-from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS
+from t5x_harness.vertex.target import DEFAULT_MAX_CHIP_HOURS
 
 _SUBMIT = ("submit",)
 

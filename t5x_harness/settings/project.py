@@ -46,7 +46,6 @@ from typing import Any
 from t5x_harness.promotion.marker import ResourcesError, TpuResources
 from t5x_harness.settings.forms import Layer, SettingsError, from_toml, require_codes
 from t5x_harness.settings.options import JOBS, RUNS
-from t5x_harness.slices.slice import GENERATIONS
 from t5x_harness.spec import RunSpec
 from t5x_harness.spec.option import Option, OptionForm, options_of
 
@@ -242,7 +241,10 @@ class _ProjectReader:
 
     def _prices(self, table: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
         where, prices = _Table(f"{_TABLE}.prices"), self._part(table, "prices", "a table of TPU generations")
-        self._require_known(prices, [generation.name for generation in GENERATIONS], where)
+        if prices:
+            from t5x_harness.slices.slice import GENERATIONS
+
+            self._require_known(prices, [generation.name for generation in GENERATIONS], where)
         for name, price in prices.items():
             if isinstance(price, bool) or not isinstance(price, int | float) or not 0 < price < math.inf:
                 raise self._error(

@@ -15,7 +15,6 @@ from t5x_harness.settings.configuration import Configuration, files_of, is_patte
 from t5x_harness.settings.forms import Layer, SettingsError
 from t5x_harness.settings.options import SessionOptions
 from t5x_harness.settings.project import DeclaredRun, ProjectConfig
-from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import AotMode, Location, RunSpec, RuntimeChoice
 from t5x_harness.version import __version__
 
@@ -110,6 +109,8 @@ class SessionSettings:
         Raises:
           SettingsError: the slice does not exist.
         """
+        from t5x_harness.slices.slice import SliceError, get_slice
+
         name = self.configuration.common.slice
         try:
             get_slice(name)
@@ -119,6 +120,8 @@ class SessionSettings:
 
     def header(self) -> str:
         """Returns a line with the versions and the slice that runs use."""
+        from t5x_harness.slices.slice import get_slice
+
         tpu, runtime = get_slice(self.slice_name), self.runtime
         return (
             f"t5x-harness {__version__}: {runtime.kind} T5X {runtime.version}, slice {tpu.name} "

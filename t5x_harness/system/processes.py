@@ -4,7 +4,6 @@ Only the standard library is used, because commands import this before they begi
 """
 
 import contextlib
-import ctypes
 import functools
 import math
 import os
@@ -23,6 +22,8 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def _prctl(option: int, argument: int | bytes) -> None:
+    import ctypes
+
     libc = ctypes.CDLL(None, use_errno=True)
     value = ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.c_ulong(argument)
     if libc.prctl(option, value, ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0)) != 0:
@@ -82,6 +83,8 @@ def handle_interrupts() -> None:
 
 def flush_c_streams() -> None:
     """Flushes the C library's buffers, which native code writes to."""
+    import ctypes
+
     ctypes.CDLL(None).fflush(None)
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from t5x_harness.vertex.launching import DuplicateError as DuplicateError
     from t5x_harness.vertex.launching import LaunchedJob as LaunchedJob
     from t5x_harness.vertex.launching import RunEnd as RunEnd
-    from t5x_harness.vertex.machine import DEFAULT_MAX_CHIP_HOURS as DEFAULT_MAX_CHIP_HOURS
     from t5x_harness.vertex.machine import ChipHours as ChipHours
     from t5x_harness.vertex.machine import ChipHoursError as ChipHoursError
     from t5x_harness.vertex.machine import Machine as Machine
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from t5x_harness.vertex.modules import ClosureError as ClosureError
     from t5x_harness.vertex.submitted import JobOutcome as JobOutcome
     from t5x_harness.vertex.submitted import SubmittedJob as SubmittedJob
+    from t5x_harness.vertex.target import DEFAULT_MAX_CHIP_HOURS as DEFAULT_MAX_CHIP_HOURS
     from t5x_harness.vertex.target import VertexTarget as VertexTarget
     from t5x_harness.vertex.target import VertexTargetError as VertexTargetError
     from t5x_harness.vertex.target import find_target as find_target

@@ -166,9 +166,6 @@ def _count(text: str, of: str) -> int:
     return int(text)
 
 
-DEFAULT_MAX_CHIP_HOURS = 16.0
-"""The chip-hours that a job may use by default: four hours of a v3-8, or one hour of a v3-32."""
-
 _OPTION = "--tpu-max-chip-hours (pytest: --t5x-tpu-max-chip-hours)"
 _HOUR = 3600
 

@@ -20,11 +20,14 @@ from t5x_harness.variables import VERTEX_PREFIX
 _TABLE = "[tool.t5x_harness.vertex]"
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]*")  # may begin with a domain, or be a number
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+_EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,97}")  # the remaining characters are for the name of the run
+_LOCATION = re.compile(r"[a-z]+(?:-[a-z]+)+\d+")
+
 LONGEST_RUN = 121
 """The most characters that Google's SDK allows for the names of an experiment and one of its runs, joined by ``-``."""
 
-_EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,97}")  # the remaining characters are for the name of the run
-_LOCATION = re.compile(r"[a-z]+(?:-[a-z]+)+\d+")
+DEFAULT_MAX_CHIP_HOURS = 16.0
+"""The chip-hours that a job may use by default: four hours of a v3-8, or one hour of a v3-32."""
 
 
 class VertexTargetError(ValueError):

@@ -10,8 +10,9 @@ import pytest
 
 from t5x_harness.promotion.jobs import EndedJob, JobWatch, Steps
 from t5x_harness.promotion.marker import ResourcesError, TpuResources
+from t5x_harness.promotion.order import order_of
 from t5x_harness.promotion.results import JobResults, ending, last_of_each, stages_of_job
-from t5x_harness.promotion.settings import PromotionSettings, order_of
+from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.promotion.shipped_test import LocalTest
 from t5x_harness.report.terminal import achieved
 from t5x_harness.spec import Checkpoint, Measure, Outcome, RunResult, RunSpec, Stage, StageResult

@@ -16,7 +16,8 @@ from t5x_harness.buckets.folders import Folder, StagedFile
 from t5x_harness.google.vertex_admin import FakeVertex
 from t5x_harness.promotion.jobs import JobRefused, PromotedJobs
 from t5x_harness.promotion.marker import ResourcesError
-from t5x_harness.promotion.settings import JobOrder, PromotionSettings
+from t5x_harness.promotion.order import JobOrder
+from t5x_harness.promotion.settings import PromotionSettings
 from t5x_harness.vertex.container import ContainerJob
 from t5x_harness.vertex.job import SPEC_LABEL
 from t5x_harness.vertex.logs import LogReader

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.promotion.settings import JobOrder
+from t5x_harness.promotion.order import JobOrder
 from t5x_harness.runs.job import JobExecutor
 from t5x_harness.runs.run import Run
 from t5x_harness.spec import Change, Changed, FactTable, Mode, Outcome, Reason, RunSpec, Stage, StageResult
