@@ -113,6 +113,7 @@ def _run(
 ) -> RunResult:
     """Runs a config, to its end or to a stage, or a job for a checkpoint of a run that trained."""
     from t5x_harness.findings.work import work_of
+    from t5x_harness.promotion.order import planned
     from t5x_harness.report.junit import job_lines, job_properties
     from t5x_harness.report.terminal import run_failure
     from t5x_harness.runs.pool import RunContext
@@ -121,8 +122,6 @@ def _run(
     item: pytest.Item = request.node
     promote = None
     if promotion := promotion_of(item):
-        from t5x_harness.promotion.order import planned
-
         target = checked(request.getfixturevalue("vertex_target"))
         try:
             resources, own = promotion.resources(item), None

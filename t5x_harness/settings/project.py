@@ -241,10 +241,11 @@ class _ProjectReader:
 
     def _prices(self, table: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
         where, prices = _Table(f"{_TABLE}.prices"), self._part(table, "prices", "a table of TPU generations")
-        if prices:
-            from t5x_harness.slices.slice import GENERATIONS
+        if not prices:
+            return ()
+        from t5x_harness.slices.slice import GENERATIONS
 
-            self._require_known(prices, [generation.name for generation in GENERATIONS], where)
+        self._require_known(prices, [generation.name for generation in GENERATIONS], where)
         for name, price in prices.items():
             if isinstance(price, bool) or not isinstance(price, int | float) or not 0 < price < math.inf:
                 raise self._error(
