@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.metric_failures import failure_in_call, failure_of, is_out_of_reach
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import Sample, read_within
+from t5x_harness.resolve.silent_metrics import shown_value, silent_mistakes
 from t5x_harness.standins.sources import dataset_of
 
 _MOST_OUTPUTS = 5
@@ -52,12 +53,16 @@ class MetricCall:
       error: the exception that was raised, or None.
       given: the model outputs that it was raised for, in words; empty if it was raised before any were generated.
       late: whether time ran out.
+      others: the metrics for the other model outputs.
+      targets: the postprocessed targets of all examples; None if no metric function was given any.
     """
 
     values: Mapping[str, Any] | None = None
     error: Exception | None = None
     given: str = ""
     late: bool = False
+    others: Sequence[Mapping[str, Any]] = ()
+    targets: Sequence[Any] | None = None
 
 
 class _Unconverted(seqio.PassThroughFeatureConverter):
@@ -91,13 +96,21 @@ def call(
     if not reading.kept:
         return MetricCall(late=reading.late)
     first, last = reading.kept[0], reading.kept[-1]
-    return MetricCall(first.values, last.error, last.given, reading.late and last.error is None)
+    others = [each.values for each in reading.kept[1:] if each.values is not None]
+    late = reading.late and last.error is None
+    return MetricCall(first.values, last.error, last.given, late, others, first.targets)
 
 
 def _calls(
     task: seqio.Task, role: DataRole, examples: Sequence[Mapping[str, Any]], loggers: Sequence[Any], folder: str
 ) -> Iterator[MetricCall]:
     """Yields the outcome for each generated output, and ends after one that raises."""
+    seen: list[Sequence[Any] | None] = []
+
+    def targets_seen(output_dir: str) -> Callable[..., None]:
+        del output_dir  # SeqIO calls this in the place of a logger's class
+        return lambda **given: seen.append(given["targets"])
+
     try:
         evaluator = seqio.Evaluator(
             mixture_or_task_name=task.name,
@@ -106,7 +119,7 @@ def _calls(
             use_cached=role.dataset.use_cached,
             seed=role.dataset.seed,
             sequence_length=role.dataset.task_feature_lengths,
-            logger_cls=loggers,
+            logger_cls=[*loggers, targets_seen],
             log_dir=folder,
             async_compute_metrics=False,
         )
@@ -115,23 +128,22 @@ def _calls(
         yield MetricCall(error=error)
         return
     targets = [example["targets"] for example in examples]
-    scores = list(-np.random.default_rng(0).exponential(10.0, len(targets)).astype(np.float32))  # log-likelihoods
+    random = np.random.default_rng(0)
     for words, tokens in generated_predictions(targets, task.output_features["targets"].vocabulary):
         given = "generated scores" if only_scores else words
         predictions = list(enumerate(tokens))
+        scores = list(-random.exponential(10.0, len(targets)).astype(np.float32))  # log-likelihoods
         try:
             metrics, _ = evaluator.evaluate(
                 compute_metrics=True,
                 step=0,
                 predict_fn=lambda _, made=predictions: made,
-                score_fn=lambda _: list(enumerate(scores)),
-                predict_with_aux_fn=lambda _, made=predictions: (made, {"scores": list(scores)}),
+                score_fn=lambda _, made=scores: list(enumerate(made)),
+                predict_with_aux_fn=lambda _, made=predictions, of=scores: (made, {"scores": list(of)}),
             )
-            yield MetricCall(metrics.result()[task.name], given=given)
+            yield MetricCall(metrics.result()[task.name], given=given, targets=seen[-1])
         except Exception as error:  # the user's functions may raise anything
             yield MetricCall(error=error, given=given)
-            return
-        if only_scores:
             return
 
 
@@ -227,7 +239,11 @@ def _call(role: DataRole, sample: Sample, loggers: Sequence[Any], seconds: float
 def _add_outcome(called: MetricCall, run: Resolved, role: DataRole, sample: Sample, report: StageReport) -> str | None:
     """Adds the outcome to the report; returns the reason if it proves nothing."""
     if called.values:
-        report.fact(f"{sample.task.name} metrics", f"{_shown(called.values)} with the targets as predictions")
+        shown = ", ".join(f"{name} {shown_value(value)}" for name, value in called.values.items())
+        report.fact(f"{sample.task.name} metrics", f"{shown} with the targets as predictions")
+    if called.values is not None and called.error is None and not called.late:
+        place = run.registrations.place(sample.task.name)
+        report.add(silent_mistakes((called.values, *called.others), called.targets, sample, place))
     if called.error is not None:
         log_traceback(called.error)
         if is_out_of_reach(called.error):
@@ -236,15 +252,6 @@ def _add_outcome(called: MetricCall, run: Resolved, role: DataRole, sample: Samp
             return f"SeqIO's evaluator cannot be built for the sampled examples: {one_line(root_cause(called.error))}"
         report.add([failure_in_call(called.error, called.given, run, role, sample)])
     return "they took too long" if called.late else None
-
-
-def _shown(values: Mapping[str, Any]) -> str:
-    shown = []
-    for name, value in values.items():
-        number = getattr(value, "value", value)
-        text = f"{number:.4g}" if isinstance(number, int | float | np.number) else f"a {type(value).__name__}"
-        shown.append(f"{name} {text}")
-    return ", ".join(shown)
 
 
 def _loggers(run: Resolved, report: StageReport) -> list[Any]:

@@ -107,7 +107,7 @@ def failure_in_call(error: Exception, given: str, run: Resolved, role: DataRole,
     elif code == "INF12":
         name, problem = _unwritable(error)
         message = f"the metrics of task {task.name} cannot be written: {problem}"
-        location = _definition(_function_with(name, task))
+        location = definition_place(function_with(name, task))
     else:
         message = f"the metrics of task {task.name} cannot be computed: {_raised(error, code)}"
         message += _given(error, given)
@@ -118,7 +118,9 @@ def failure_in_call(error: Exception, given: str, run: Resolved, role: DataRole,
     code, late = _when(code, run.config.mode is Mode.TRAIN and concurrent)
     frame, metrics = user_frame(error), metric_functions(task)
     own = task.postprocessor if code == "SEQ24" else metrics[0] if len(metrics) == 1 else None
-    place = location or (frame.location if frame else None) or _definition(own) or run.registrations.place(task.name)
+    place = (
+        location or (frame.location if frame else None) or definition_place(own) or run.registrations.place(task.name)
+    )
     key = role.key(run.config, "mixture_or_task_name")
     place, binding = place or run.config.location(key), key.short if key else None
     return Finding(code, severity, Stage.RESOLVE, message + late, place, fix, binding)
@@ -155,17 +157,18 @@ def _signature(task: seqio.Task) -> tuple[str, Location | None]:
             return (
                 f"metric function {name} of task {task.name} has the positional arguments ({', '.join(names)}), from "
                 "which SeqIO cannot tell what to call it with",
-                _definition(function),
+                definition_place(function),
             )
     return f"a metric function of task {task.name} has positional arguments that SeqIO does not know", None
 
 
-def _definition(function: Callable[..., Any] | None) -> Location | None:
+def definition_place(function: Callable[..., Any] | None) -> Location | None:
+    """Returns the line where a function is defined, or None for native code and for None."""
     place = definition_of(function)
     return place.location if place else None
 
 
-def _function_with(metric: str, task: seqio.Task) -> Callable[..., Any] | None:
+def function_with(metric: str, task: seqio.Task) -> Callable[..., Any] | None:
     """Finds the one metric function that has a metric's name among its constants, if there is exactly one."""
     found = [
         function

@@ -50,7 +50,7 @@ def example_at_fault(task: seqio.Task, role: DataRole) -> tuple[str, Location | 
       A message about the example, the place of the preprocessor if the user wrote it, and the fix; None if nothing
       is raised again in a bounded time, or something is raised before the first example.
     """
-    steps = _steps(task)
+    steps = steps_of(task)
     all_read = True
     for number in range(1, len(steps) + 1):
         reading, error = _read(task, role, steps[:number])
@@ -92,11 +92,13 @@ def is_empty(task: seqio.Task, role: DataRole) -> bool:
     return reading.ended and not reading.count
 
 
-def _steps(task: seqio.Task) -> list[Any]:
+def steps_of(task: seqio.Task) -> list[Any]:
+    """Returns a task's preprocessors in their order, without the placeholder of its cache."""
     return [step for step in task.preprocessors if not isinstance(step, seqio.CacheDatasetPlaceholder)]
 
 
-def _preprocessed(task: seqio.Task, role: DataRole, dataset: tf.data.Dataset, steps: Sequence[Any]) -> tf.data.Dataset:
+def preprocessed(task: seqio.Task, role: DataRole, dataset: tf.data.Dataset, steps: Sequence[Any]) -> tf.data.Dataset:
+    """Applies some of a task's preprocessors to examples, with the seed and the lengths of a run's dataset."""
     with seqio.utils.map_seed_manager(role.dataset.seed):
         return preprocess(task, dataset, steps, role.dataset.task_feature_lengths)
 
@@ -107,7 +109,7 @@ def _read(task: seqio.Task, role: DataRole, steps: Sequence[Any]) -> tuple[Readi
 
     def examples() -> Iterator[Any]:
         # An exception while the graph is built belongs to no example, and goes to the caller.
-        iterator = _preprocessed(task, role, source_dataset(task, role.dataset), steps).as_numpy_iterator()
+        iterator = preprocessed(task, role, source_dataset(task, role.dataset), steps).as_numpy_iterator()
         try:
             yield from iterator
         except Exception as error:
@@ -121,7 +123,7 @@ def _shown_if_it_raises_alone(task: seqio.Task, role: DataRole, steps: Sequence[
     """Preprocesses a single example of the source alone; returns its features in words if this raises."""
     one = source_dataset(task, role.dataset).skip(index).take(1)
     try:
-        list(_preprocessed(task, role, one, steps).as_numpy_iterator())
+        list(preprocessed(task, role, one, steps).as_numpy_iterator())
     except Exception:  # the same exception again, of any type
         return _shown(next(iter(one.as_numpy_iterator()), None))
     return None
@@ -267,7 +269,7 @@ class _Sampler:
             return own("SEQ36", message, location, "check the source's files and filters")
         finding = explain(error, self._report.stage, self._run.config)
         if finding.code == "SEQ06":
-            made = _preprocessed(task, role, source_dataset(task, role.dataset), _steps(task))
+            made = preprocessed(task, role, source_dataset(task, role.dataset), steps_of(task))
             left = ", ".join(sorted(made.element_spec)) or "nothing"
             finding = dataclasses.replace(finding, message=f"{finding.message}; they leave: {left}")
         if finding.code in ("RUN01", "USR01"):

@@ -1,4 +1,4 @@
-"""SEQ10, SEQ14 and SEQ41: span-corruption sentinels that are words, and targets that never end, or end twice."""
+"""SEQ10, SEQ14 and SEQ41: span-corruption sentinels that are words, and features that never end, or end twice."""
 
 from __future__ import annotations
 
@@ -145,26 +145,46 @@ def _overwritten_piece(vocabulary: seqio.Vocabulary, sentinels: int) -> tuple[in
 
 @Rule(
     "SEQ14",
-    "targets without the end-of-sequence id",
+    "targets or inputs without the end-of-sequence id",
     severity=Severity.WARNING,
-    why="Training looks well, and decoding goes on to the maximum length: the model never saw an end.",
-    bad=training(files=task_files(", seqio.preprocessors.append_eos", ""), at="MIXTURE_OR_TASK_NAME"),
+    why=(
+        "Training looks well, and decoding goes on to the maximum length: the model never saw an end. For inputs, and "
+        "for targets that are declared with `add_eos=False`, it is a note."
+    ),
+    bad=training(files=task_files(", seqio.preprocessors.append_eos", ""), at="seqio.TaskRegistry.add("),
     good=training(),
 )
 def no_end_of_sequence(run: Resolved) -> Iterator[Found]:
-    """Finds each train task in which no sampled target ends with the end-of-sequence id."""
-    for role, task, eos, targets in _whole_targets(run):
-        if targets and not any(len(t) and t[-1] == eos for t in targets):
-            yield Found(
-                f"no sampled target of {task} ends with the end-of-sequence id {eos}, so decoding never learns to stop",
-                role.key(run.config, "mixture_or_task_name"),
-                "append seqio.preprocessors.append_eos and declare the feature with add_eos=True",
-            )
+    """Finds each train task with a feature of which no sampled value ends with the end-of-sequence id."""
+    lacking: dict[str, dict[str, tuple[DataRole, seqio.Feature, int]]] = {}
+    for role, task, name, eos, values in _whole_features(run):
+        if values and not any(len(value) and value[-1] == eos for value in values):
+            lacking.setdefault(task.name, {})[name] = role, task.output_features[name], eos
+    for task_name, features in lacking.items():
+        place, fix = run.registrations.place(task_name), "append seqio.preprocessors.append_eos"
+        if "targets" in features:  # what adds the id to them adds it to the inputs, too
+            role, feature, eos = features["targets"]
+            message = f"no sampled target of {task_name} ends with the end-of-sequence id {eos}, so decoding never "
+            message += f"learns to stop{'' if feature.add_eos else '; the feature has add_eos=False'}"
+            severity = None if feature.add_eos else Severity.NOTE
+            fix += " and declare the feature with add_eos=True"
+            key = role.key(run.config, "mixture_or_task_name")
+            yield Found(message, key, fix, severity=severity, location=place)
+            continue
+        for name, (role, feature, eos) in features.items():
+            if feature.add_eos:
+                message = (
+                    f"feature {name} of task {task_name} has add_eos=True, the default, and no sampled value ends "
+                )
+                message += f"with the end-of-sequence id {eos}"
+                key = role.key(run.config, "mixture_or_task_name")
+                own = f"{fix}, or declare the feature with add_eos=False"
+                yield Found(message, key, own, severity=Severity.NOTE, location=place)
 
 
 @Rule(
     "SEQ41",
-    "targets with the end-of-sequence id twice",
+    "targets or inputs with the end-of-sequence id twice",
     severity=Severity.WARNING,
     why=(
         "Two preprocessors append it. The model learns to write an end after the end: of each target one token is "
@@ -174,28 +194,37 @@ def no_end_of_sequence(run: Resolved) -> Iterator[Found]:
         files=task_files(
             "seqio.preprocessors.append_eos]", "seqio.preprocessors.append_eos, seqio.preprocessors.append_eos]"
         ),
-        at="MIXTURE_OR_TASK_NAME",
+        at="seqio.TaskRegistry.add(",
     ),
     good=training(),
 )
 def ends_twice(run: Resolved) -> Iterator[Found]:
-    """Finds each train task in which every sampled target ends with two end-of-sequence ids."""
-    for role, task, eos, targets in _whole_targets(run):
-        if targets and all(len(t) > 1 and t[-1] == t[-2] == eos for t in targets):
-            message = f"every sampled target of {task} ends with the end-of-sequence id {eos} twice"
-            yield Found(message, role.key(run.config, "mixture_or_task_name"), "append it in one preprocessor")
+    """Finds each train task in which every sampled value of a feature ends with two end-of-sequence ids."""
+    twice: dict[str, tuple[DataRole, int, list[str]]] = {}
+    for role, task, name, eos, values in _whole_features(run):
+        if values and all(len(v) > 1 and v[-1] == v[-2] == eos for v in values):
+            twice.setdefault(task.name, (role, eos, []))[2].append(name)
+    for name, (role, eos, features) in twice.items():
+        which = " and ".join(feature.removesuffix("s") for feature in features)
+        message = f"every sampled {which} of {name} ends with the end-of-sequence id {eos} twice"
+        at, place = role.key(run.config, "mixture_or_task_name"), run.registrations.place(name)
+        yield Found(message, at, "append it in one preprocessor", location=place)
 
 
-def _whole_targets(run: Resolved) -> Iterator[tuple[DataRole, str, int, list[Any]]]:
-    """Yields each train task with its end-of-sequence id and the sampled targets that were not cut at their length."""
+def _whole_features(run: Resolved) -> Iterator[tuple[DataRole, seqio.Task, str, int, list[Any]]]:
+    """Yields each feature of ids of each train task, with its end-of-sequence id and its sampled values.
+
+    Values that were cut at their length may have lost the id, and are left out. A feature without any token has none.
+    """
     import numpy as np
 
+    from t5x_harness.resolve.sameness import blank
+
     for role, sample in run.sampled():
-        feature = sample.task.output_features.get("targets")
-        eos = getattr(feature.vocabulary, "eos_id", None) if feature is not None else None
-        if role.name != "train" or eos is None:
-            continue
-        # A target that was cut at its length may have lost the id.
-        longest = math.inf if sample.whole else (role.dataset.task_feature_lengths or {}).get("targets", math.inf)
-        targets = [t for t in sample.values("targets") if np.ndim(t) == 1 and len(t) < longest]
-        yield role, sample.task.name, eos, targets
+        for name, feature in sample.task.output_features.items():
+            eos = getattr(feature.vocabulary, "eos_id", None)
+            if role.name != "train" or eos is None or blank(sample.values(name), eos):
+                continue
+            longest = math.inf if sample.whole else (role.dataset.task_feature_lengths or {}).get(name, math.inf)
+            kept = [v for v in sample.values(name) if np.ndim(v) == 1 and v.dtype.kind in "iu" and len(v) < longest]
+            yield role, sample.task, name, eos, kept

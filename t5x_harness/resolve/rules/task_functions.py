@@ -1,12 +1,14 @@
-"""SEQ06, SEQ20 to SEQ24, SEQ37, SEQ40 and INF12: functions of a task that raise, or whose results SeqIO cannot use."""
+"""SEQ06, SEQ20 to SEQ24, SEQ37, SEQ40, SEQ43, SEQ44, INF12: functions that raise, or whose results are of no use."""
 
 from t5x_harness.findings.rule import Rule, evaluating, task_files, training
+from t5x_harness.spec import Severity
 
 _REGISTERED = "seqio.TaskRegistry.add("
 _NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
 _EXACT = "return {'exact': float(targets == predictions)}"
 _METRICS = "    metric_fns=[exact],\n"
 _WRONG_TYPE = "return {'exact': targets['text'] == predictions['text']}"
+_LABEL = "lambda text, **_: {{'{}': 0, '{}': 1}}.get(text, -1)"
 _SPLIT = "utils.DatasetConfig.split = 'validation'"
 
 
@@ -121,7 +123,8 @@ INF12 = Rule(
     name="UnwritableMetric",
     why=(
         "The loggers that the config binds write the metrics when all of them are computed. TensorBoard takes numbers "
-        "only, so that a text or an array ends the evaluation, its decoding spent."
+        "only, so that a text or an array ends the evaluation, its decoding spent. NaN is a gap in the chart, and an "
+        "empty dict is not there at all: both are warnings."
     ),
     bad=evaluating(
         _SPLIT,
@@ -129,6 +132,38 @@ INF12 = Rule(
         at="def exact",
     ),
     good=evaluating(_SPLIT),
+)
+
+
+SEQ43 = Rule(
+    "SEQ43",
+    "metric that is the same for any predictions",
+    name="BlindMetric",
+    severity=Severity.WARNING,
+    why=(
+        "A metric that compares the targets with themselves, or texts with numbers, gives one value before and after "
+        "training. It is computed here for the targets themselves as predictions, for random ids and for empty ones."
+    ),
+    bad=evaluating(_SPLIT, files=task_files(_EXACT, "return {'exact': float(targets == targets)}"), at="def exact"),
+    good=evaluating(_SPLIT),
+)
+
+
+SEQ44 = Rule(
+    "SEQ44",
+    "targets that the postprocess function does not know",
+    name="UnknownTargets",
+    severity=Severity.WARNING,
+    why=(
+        "A postprocess function that makes the same of every target, such as its default of -1 because the labels are "
+        "written differently in the data, leaves a metric nothing to compare: untrained models are right, too."
+    ),
+    bad=evaluating(
+        _SPLIT,
+        files=task_files(_METRICS, f"{_METRICS}    postprocess_fn={_LABEL.format('one two', 'three')},\n"),
+        at="    postprocess_fn=",
+    ),
+    good=evaluating(_SPLIT, files=task_files(_METRICS, f"{_METRICS}    postprocess_fn={_LABEL.format('1 2', '3')},\n")),
 )
 
 
