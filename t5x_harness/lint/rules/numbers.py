@@ -1,6 +1,5 @@
-"""GIN09, GIN23, GIN36, MSH02, MSH03 and MSH14: numbers that T5X, a slice, or the comment next to them contradicts."""
+"""GIN09, GIN23, MSH02, MSH03 and MSH14: numbers that T5X, a slice, or the comment next to them contradicts."""
 
-import dataclasses
 import math
 import re
 import tokenize
@@ -116,64 +115,6 @@ def _is_fatal(context: Context, binding: Binding) -> bool:
     steps = min((p for p in periods if isinstance(p, (int, float)) and p > 0), default=math.inf)
     value = context.program.resolve(binding).value
     return value < steps if binding.param == "stats_period" else isinstance(steps, float) and value == steps
-
-
-@dataclasses.dataclass(frozen=True)
-class _Range:
-    """The numbers from ``low`` to ``high``, in words, and what happens outside this range."""
-
-    low: float
-    high: float
-    words: str
-    outside: str
-    with_low: bool = True
-
-    def holds(self, value: float) -> bool:
-        """Returns whether a number is in the range; NaN is in no range."""
-        return (self.low <= value if self.with_low else self.low < value) and value < self.high
-
-
-_SHARE = _Range(0, 1, "from 0 up to, but not including, 1", "it is a share, and from 1 on nothing is left to train on")
-_POSITIVE = _Range(0, math.inf, "above 0", "the updates are nothing, or not finite", with_low=False)
-_AT_LEAST_1 = _Range(0, math.inf, "from 1 up", "T5X's loop over steps does not end, or makes no step")
-_OF_LOSS = {
-    "label_smoothing": _SHARE,
-    "loss_normalizing_factor": dataclasses.replace(_POSITIVE, outside="the loss is divided by it"),
-}
-_RANGES: Mapping[str, Mapping[str, _Range]] = {
-    "__main__.train": dict.fromkeys(("eval_steps", "eval_period", "stats_period", "gc_period"), _AT_LEAST_1),
-    **{config: {"dropout_rate": _SHARE} for config in NETWORK_CONFIGS},
-    **dict.fromkeys(("t5x.models.EncoderDecoderModel", "t5x.models.DecoderOnlyModel"), _OF_LOSS),
-    "t5x.adafactor.Adafactor": {
-        "decay_rate": _Range(0, math.inf, "from 0 up", "the updates are not finite"),
-        "clipping_threshold": _POSITIVE,
-        "epsilon1": _Range(0, 1, "next to 0, such as 1e-30", "it is added to squared gradients, and drowns them"),
-    },
-}
-
-
-@Rule(
-    "GIN36",
-    "number outside of its range",
-    why=(
-        "T5X takes any number. DROPOUT_RATE = 10, meant as 10 %, drops every activation: the job trains to its end, "
-        "and no parameter changes. Others end as a loss that is not finite, after the model was built and restored."
-    ),
-    bad=Example(run_head("pretrain"), bindings=("DROPOUT_RATE = 10",), at="DROPOUT_RATE"),
-    good=Example(run_head("pretrain"), bindings=("DROPOUT_RATE = 0.1",)),
-)
-def out_of_range(context: Context) -> Iterator[Found]:
-    """Finds each number that is outside its range."""
-    for binding, given in literals(context, _RANGES):
-        value, allowed = given.value, _RANGES[binding.target][binding.param]
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or allowed.holds(value):
-            continue
-        share = f": {value:g} % is {value / 100:g}" if allowed is _SHARE and 1 < value < 100 else ""
-        yield Found(
-            f"{given} = {value} is out of range{read_as(binding, given)}: {allowed.outside}",
-            given,
-            f"give a number {allowed.words}{share}",
-        )
 
 
 _NUMBER = r"\d[\d_]*"

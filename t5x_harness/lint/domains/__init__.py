@@ -1,0 +1,58 @@
+"""What the values of the parameters of T5X, SeqIO and optax may be: a table for each of their modules, read when asked.
+
+``README.md`` beside the tables describes their form.
+"""
+
+import dataclasses
+import functools
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+from t5x_harness.gin.symbols import BINARIES
+from t5x_harness.lint.domains.language import Domain, parse
+from t5x_harness.spec import Severity
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """What the values of one parameter may be.
+
+    Attributes:
+      domain: the values that T5X accepts and uses.
+      outside: a clause that says what happens with others; may be empty.
+      severity: that of a value outside the domain.
+      code: the mistake of which such a value is, if it has a rule of its own; else empty.
+    """
+
+    domain: Domain
+    outside: str = ""
+    severity: Severity = Severity.ERROR
+    code: str = ""
+
+
+@functools.cache
+def _table(module: str) -> Mapping[str, Mapping[str, Any]]:
+    file = resources.files(__name__) / f"{module}.toml"
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+@functools.cache
+def parameters_of(target: str) -> Mapping[str, Parameter]:
+    """Returns the parameters of a configurable, by name; none if no table has it.
+
+    Args:
+      target: its full name, such as ``t5x.utils.DatasetConfig``, as bindings have it.
+    """
+    name = BINARIES.get(target, target)
+    module = name.rpartition(".")[0]
+    found = _table(module).get(name) or _table(module.rpartition(".")[0]).get(name, {})  # a method is in its class
+    return {parameter: _of(entry) for parameter, entry in found.items()}
+
+
+def _of(entry: str | Mapping[str, str]) -> Parameter:
+    if isinstance(entry, str):
+        return Parameter(parse(entry))
+    severity = Severity(entry.get("severity", Severity.ERROR))
+    return Parameter(parse(entry["is"]), entry.get("outside", ""), severity, entry.get("code", ""))

@@ -1,0 +1,94 @@
+"""What values parameters may have: the language of the tables, the tables, and what lint says of values outside."""
+
+import math
+import tomllib
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+from linting import RUN, T5X, Folder
+from t5x_harness.gin.files import ModuleFinder
+from t5x_harness.gin.snapshot import Snapshot
+from t5x_harness.gin.values import Macro, Reference
+from t5x_harness.lint.domains import parameters_of
+from t5x_harness.lint.domains.language import parse
+
+_OBJECT = Reference("", "pkg.thing", called=False)
+
+
+@pytest.mark.parametrize(
+    ("domain", "inside", "outside"),
+    [
+        ("int >= 1 | None", [1, 10**30, True, None], [0, -1, 1.0, "1", [1], _OBJECT]),
+        ("float in [0, 1)", [0, 0.0, 0.99], [1, 1.0, -1e-9, math.nan, math.inf, None, "0.5"]),
+        ("float in (0, 1]", [1e-30, 1, True], [0, 1.1]),
+        ("float < 3 | 'auto'", [2, "auto", -math.pi], [3, "Auto", -math.inf]),
+        ("bool", [True, False, 0, 1], [2, None, "True", 0.5]),
+        ("str", ["", "x"], [1, None, _OBJECT, b"x"]),
+        ("path", ["gs://b/o", _OBJECT], [1, None]),
+        ("regex | None", ["a+", None], ["a(", 1]),
+        ("dtype", ["bfloat16", "int8", "float8_e4m3fn", "<f4", _OBJECT], ["bfloat15", "flaot32", 32]),
+        ("[str | int <= 3]", [[], ["a", 3], ("b",)], ["a", None, [4], [None]]),
+        ("(int, [float])", [(1, [2.0]), [1, ()]], [(1,), (1, 2), (1.5, []), {}]),
+        ("{'a' | 'b': int | [int]}", [{}, {"a": 1, "b": [2]}], [{"c": 1}, {"a": "1"}, [], {"a": [None]}]),
+        ("@ | @function | @seqio.Feature", [_OBJECT], [1, "pkg.thing", None]),
+        ("any", [None, 1, "x", _OBJECT, math.nan], []),
+    ],
+)
+def test_the_language(domain: str, inside: list[Any], outside: list[Any]) -> None:
+    def fits(value: Any) -> bool:
+        return parse(domain).misfit(value, lambda name: None) is None
+
+    assert [value for value in inside if not fits(value)] == []
+    assert [value for value in outside if fits(value)] == []
+    assert fits(Macro("UNBOUND"))
+    assert fits(Reference("", "pkg.value", called=True))
+
+
+def test_a_bound_may_be_another_parameter() -> None:
+    domain = parse("int in [0, count)")
+    assert domain.misfit(2, {"count": 3}.get) is None
+    assert domain.misfit(3, {}.get) is None
+    misfit = domain.misfit(3, {"count": 3}.get)
+    assert misfit is not None
+    assert str(misfit.domain) == "a whole number from 0 up to, but not including, count"
+
+
+@pytest.mark.parametrize("text", ["", "int >=", "integer", "[int", "(int", "{str}", "int | ", "str str", "int ~ 3"])
+def test_what_is_not_in_the_language(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no domain|is expected|ends too early|is not expected|mean nothing"):
+        parse(text)
+
+
+def test_every_entry_is_of_a_parameter_that_there_is(tmp_path: Path) -> None:
+    snapshot = Snapshot(T5X, ModuleFinder((str(tmp_path),), T5X))
+    unknown, count = [], 0
+    for file in resources.files("t5x_harness.lint.domains").iterdir():
+        table = tomllib.loads(file.read_text(encoding="utf-8")) if file.name.endswith(".toml") else {}
+        for target, entries in table.items():
+            known = snapshot.find(target)
+            names = parameters_of(target)
+            count += len(names)
+            assert len(names) == len(entries), target
+            if known is None or (known.parameters is not None and not known.takes_any):
+                unknown += [f"{target}.{name}" for name in names if known is None or name not in known.parameters]
+    assert unknown == []
+    assert count > 1400
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "said"),
+    [
+        ("train_script.train.random_seed = 'one'", "GIN37 error 10", "train_script.train.random_seed cannot be 'one'"),
+        ("utils.RestoreCheckpointConfig.mode = 'lates'", "GIN37 error 10", "did you mean 'latest'?"),
+        ("utils.SaveCheckpointConfig.keep = 0", "GIN36 error 10", "give a whole number from 1 up or None"),
+        ("utils.SaveCheckpointConfig.checkpoint_steps = [10, 'x']", "GIN37 error 10", "checkpoint_steps[1] cannot be"),
+        ("BATCH_SIZE = 0", "GIN36 error 10", "BATCH_SIZE = 0 is out of range (read by"),
+        ("TASK_FEATURE_LENGTHS = {'inputs': -8, 'targets': 8}", "GIN36 error 10", "['inputs'] = -8 is out of range"),
+        ("train_script.train.model = 'model'", "GIN37 error 10", "T5X calls the model's methods, and dies"),
+        ("train_script.train.actions = {'TRIAN': []}", "GIN37 error 10", "did you mean 'TRAIN'?"),
+    ],
+)
+def test_values_outside(folder: Folder, line: str, place: str, said: str) -> None:
+    assert said in "; ".join(map(str, folder.said(f"{RUN}{line}\n", place)))
