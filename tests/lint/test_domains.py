@@ -80,7 +80,7 @@ def test_every_entry_is_of_a_parameter_that_there_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "place", "said"),
     [
-        ("train_script.train.random_seed = 'one'", "GIN37 error 10", "train_script.train.random_seed cannot be 'one'"),
+        ("train_script.train.random_seed = [1]", "GIN37 error 10", "train_script.train.random_seed cannot be [1]"),
         ("utils.RestoreCheckpointConfig.mode = 'lates'", "GIN37 error 10", "did you mean 'latest'?"),
         ("utils.SaveCheckpointConfig.keep = 0", "GIN36 error 10", "give a whole number from 1 up or None"),
         ("utils.SaveCheckpointConfig.checkpoint_steps = [10, 'x']", "GIN37 error 10", "checkpoint_steps[1] cannot be"),

@@ -256,6 +256,8 @@ class _Reader:
             self._need("]")
             return _Items("a list or tuple", (item,), is_of_any_length=True)
         if token == "(":
+            if self._take(")"):
+                return _Items("an empty list or tuple", (), is_of_any_length=False)
             items = [self.domain()]
             while self._take(","):
                 items.append(self.domain())
@@ -308,6 +310,8 @@ class _Reader:
         return Number(noun, is_whole)
 
     def _bound(self) -> float | str:
+        if not self.rest:
+            raise ValueError(f"{self._text!r} ends too early")
         token = self.rest.pop(0)
         return token if token.isidentifier() else float(token)
 
