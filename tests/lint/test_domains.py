@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from linting import RUN, T5X, Folder
+
 from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.gin.values import Macro, Reference
@@ -57,7 +58,7 @@ def test_a_bound_may_be_another_parameter() -> None:
 
 @pytest.mark.parametrize("text", ["", "int >=", "integer", "[int", "(int", "{str}", "int | ", "str str", "int ~ 3"])
 def test_what_is_not_in_the_language(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no domain|is expected|ends too early|is not expected|mean nothing"):
+    with pytest.raises(ValueError, match=r"is not a domain|is expected|ends too early|is not expected|mean nothing"):
         parse(text)
 
 

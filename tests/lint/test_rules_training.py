@@ -193,14 +193,16 @@ def restored(path: str) -> str:
          "there is no remat policy 'dots': T5X takes it for 'full', and computes each layer twice",
          "use one of 'none', 'minimal', 'full'"),
         (RUN + "DROPOUT_RATE = 10\n", "GIN36 error 10", "DROPOUT_RATE = 10 is out of range (read by "
-         "network.T5Config.dropout_rate in t5x/examples/t5/t5_1_1/base.gin:58): it is a share, and from 1 on "
-         "nothing is left to train on", "give a number from 0 up to, but not including, 1: 10 % is 0.1"),
+         "network.T5Config.dropout_rate in t5x/examples/t5/t5_1_1/base.gin:58): it is the share that is "
+         "dropped: at 1 nothing is left to train on, and beyond 0 and 1 the activations have a wrong scale",
+         "give a number from 0 up to, but not including, 1: 10 % is 0.1"),
         (RUN + "LOSS_NORMALIZING_FACTOR = 0\n", "GIN36 error 10", "LOSS_NORMALIZING_FACTOR = 0 is out of range "
          "(read by models.EncoderDecoderModel.loss_normalizing_factor in t5x/examples/t5/t5_1_1/base.gin:41): the "
-         "loss is divided by it", "give a number above 0"),
+         "loss is divided by it: 0 makes it infinite, a negative number makes training raise the loss, and T5X dies "
+         "at a name it does not know", "give a number above 0 or None"),
         (RUN + "train_script.train.eval_steps = -1\n", "GIN36 error 10",
-         "train_script.train.eval_steps = -1 is out of range: T5X's loop over steps does not end, or makes no step",
-         "give a number from 1 up"),
+         "train_script.train.eval_steps = -1 is out of range: it is a whole number of batches: T5X dies at a fraction, "
+         "and with a negative number the first evaluation never ends", "give a whole number from 0 up or None"),
     ],
 )  # fmt: skip
 def test_place_message_and_fix(folder: Folder, gin: str, place: str, message: str, fix: str) -> None:
@@ -251,10 +253,12 @@ def test_place_message_and_fix(folder: Folder, gin: str, place: str, message: st
         (RUN + "LABEL_SMOOTHING = 10\n", "GIN36 error 10",
          "; give a number from 0 up to, but not including, 1: 10 % is 0.1"),
         (RUN + "train_script.train.stats_period = -1\n", "GIN36 error 10",
-         ": T5X's loop over steps does not end, or makes no step"),
-        (ADAFACTOR + "epsilon1 = 1e9\n", "GIN36 error 11", ": it is added to squared gradients, and drowns them"),
-        (ADAFACTOR + "decay_rate = -0.8\n", "GIN36 error 11", ": the updates are not finite"),
-        (ADAFACTOR + "clipping_threshold = 0\n", "GIN36 error 11", ": the updates are nothing, or not finite"),
+         ": it is a whole number of steps: T5X never ends with a negative number"),
+        (ADAFACTOR + "epsilon1 = 1e9\n", "GIN36 error 11", "and a large one drowns the gradients"),
+        (ADAFACTOR + "decay_rate = -0.8\n", "GIN36 error 11",
+         "the second moment can get negative, and the parameters NaN"),
+        (ADAFACTOR + "clipping_threshold = 0\n", "GIN36 error 11",
+         "every update is divided by infinity, so no parameter changes"),
     ],
 )  # fmt: skip
 def test_other_values_of_the_same_kind(folder: Folder, gin: str, place: str, said: str) -> None:

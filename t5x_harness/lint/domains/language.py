@@ -74,7 +74,7 @@ _ANY_BOUND = -math.inf, math.inf
 
 
 @dataclasses.dataclass(frozen=True)
-class Number(Atom):
+class _Number(Atom):
     """Whole numbers, or all finite numbers, in a range whose bounds are numbers or the names of other parameters."""
 
     is_whole: bool
@@ -156,7 +156,7 @@ class Domain:
             return None
         fitting = [atom for atom in self.alternatives if atom.accepts(value, sibling)]
         if not fitting:
-            in_type = any(isinstance(atom, Number) and atom.is_of_type(value) for atom in self.alternatives)
+            in_type = any(isinstance(atom, _Number) and atom.is_of_type(value) for atom in self.alternatives)
             return Misfit(value, within, in_type, self)
         found: Misfit | None = None
         for atom in fitting:
@@ -174,9 +174,10 @@ class Domain:
         return tuple(a.value for a in self.alternatives if isinstance(a, _Literal) and isinstance(a.value, str))
 
     @property
-    def takes_numbers(self) -> bool:
-        """Whether any number is one of its values."""
-        return any(isinstance(atom, Number) for atom in self.alternatives)
+    def numbers(self) -> Domain:
+        """The alternatives that are numbers, and then None."""
+        numbers = [atom for atom in self.alternatives if isinstance(atom, _Number)]
+        return Domain((*numbers, *(atom for atom in self.alternatives if atom is _NAMED["None"])))
 
     def __str__(self) -> str:
         words = list(dict.fromkeys(atom.words for atom in self.alternatives))
@@ -203,9 +204,7 @@ _NAMED: dict[str, Atom] = {
     "str": _Text("a text in quotes"),
     "path": _Text("a path in quotes", takes_objects=True),
     "regex": _Text("a regular expression in quotes", _compiles),
-    "dtype": _Text(
-        "a type such as 'float32'", lambda text: _DTYPES.fullmatch(text) is not None, takes_objects=True
-    ),
+    "dtype": _Text("a type such as 'float32'", lambda text: _DTYPES.fullmatch(text) is not None, takes_objects=True),
     "any": Atom("anything"),
 }
 
@@ -277,10 +276,10 @@ class _Reader:
         if token in ("int", "float"):
             return self._number(token == "int")
         if token not in _NAMED:
-            raise ValueError(f"{self._text!r}: {token!r} is no domain")
+            raise ValueError(f"{self._text!r}: {token!r} is not a domain")
         return _NAMED[token]
 
-    def _number(self, is_whole: bool) -> Number:
+    def _number(self, is_whole: bool) -> _Number:
         noun = "a whole number" if is_whole else "a number"
         if self._take("in"):
             with_low = self.rest.pop(0) == "["
@@ -291,23 +290,23 @@ class _Reader:
             start = f"from {low:g}" if isinstance(low, float) else f"from {low}"
             end = f"{high:g}" if isinstance(high, float) else high
             if low == high:
-                return Number(str(end), is_whole, low, high)
+                return _Number(str(end), is_whole, low, high)
             start = start if with_low else start.replace("from", "above")
             words = f"{noun} {start} up to {end}" if with_high else f"{noun} {start} up to, but not including, {end}"
-            return Number(words, is_whole, low, high, with_low, with_high)
+            return _Number(words, is_whole, low, high, with_low, with_high)
         if self._take(">="):
             low = self._bound()
-            return Number(f"{noun} from {_shown(low)} up", is_whole, low=low)
+            return _Number(f"{noun} from {_shown(low)} up", is_whole, low=low)
         if self._take(">"):
             low = self._bound()
-            return Number(f"{noun} above {_shown(low)}", is_whole, low=low, with_low=False)
+            return _Number(f"{noun} above {_shown(low)}", is_whole, low=low, with_low=False)
         if self._take("<="):
             high = self._bound()
-            return Number(f"{noun} up to {_shown(high)}", is_whole, high=high)
+            return _Number(f"{noun} up to {_shown(high)}", is_whole, high=high)
         if self._take("<"):
             high = self._bound()
-            return Number(f"{noun} below {_shown(high)}", is_whole, high=high, with_high=False)
-        return Number(noun, is_whole)
+            return _Number(f"{noun} below {_shown(high)}", is_whole, high=high, with_high=False)
+        return _Number(noun, is_whole)
 
     def _bound(self) -> float | str:
         if not self.rest:

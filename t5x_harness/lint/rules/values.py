@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.program import Binding, MacroBinding
-from t5x_harness.gin.values import format_value
+from t5x_harness.gin.values import Reference, format_value
 from t5x_harness.lint.domains import Parameter, parameters_of
 from t5x_harness.lint.domains.language import Misfit
 from t5x_harness.lint.edits import set_literal
@@ -48,9 +48,9 @@ def _misfits(context: Context) -> Iterator[tuple[Binding, Binding | MacroBinding
 def out_of_range(context: Context) -> Iterator[Found]:
     """Finds each number that is outside its range."""
     for binding, given, parameter, misfit in _misfits(context):
-        value, needed = misfit.value, str(misfit.domain)
         if not misfit.is_out_of_range:
             continue
+        value, needed = misfit.value, str(misfit.domain.numbers)
         is_share = "but not including, 1" in needed and 1 < value < 100
         share = f": {value:g} % is {value / 100:g}" if is_share else ""
         what = f"{given} = {value}" if not misfit.within else f"{given}{misfit.within} = {value}"
@@ -90,6 +90,8 @@ def unfit_value(context: Context) -> Iterator[Found]:
         if misfit.is_out_of_range or given.key in elsewhere:
             continue
         value, choices = misfit.value, misfit.domain.choices
+        if isinstance(value, Reference) and context.snapshot.is_module(value.target or ""):
+            continue  # GIN03 reports it
         near = closest(value, choices) if isinstance(value, str) else None
         right = meant(value, choices) if isinstance(value, str) else None
         outside = f": {parameter.outside}" if parameter.outside else ""

@@ -1,0 +1,26 @@
+"""All mutants of the cases, by class; each class is a module of its own."""
+
+from collections.abc import Iterator, Sequence
+
+from . import values
+from .mutant import Case, Mutant
+
+
+def mutants_of(cases: Sequence[Case], parent: str) -> list[Mutant]:
+    """Returns the mutants of the cases, each once, in an order that does not change.
+
+    Args:
+      cases: the cases.
+      parent: the folder with the package ``t5x``.
+    """
+    found: dict[str, Mutant] = {}
+    for case in cases:
+        for mutant in _of(case, parent):
+            found.setdefault(mutant.key, mutant)
+    return list(found.values())
+
+
+def _of(case: Case, parent: str) -> Iterator[Mutant]:
+    program = values.program_of(case, parent)
+    yield from values.of_bound(case, program)
+    yield from values.of_bindable(case, program, parent)

@@ -1,0 +1,87 @@
+"""A case, which T5X runs as it is, and its mutants, each with one mistake in one line."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from t5x_harness.spec import Mode
+
+PROJECT = Path(__file__).parent / "project"
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """A config of the project.
+
+    Attributes:
+      name: the name of its Gin file, without the suffix.
+      mode: the mode in which T5X runs it.
+      output: the macro of the folder that it writes into.
+    """
+
+    name: str
+    mode: Mode
+    output: str
+
+    @property
+    def file(self) -> str:
+        """The name of its Gin file."""
+        return f"{self.name}.gin"
+
+    @property
+    def text(self) -> str:
+        """The text of its Gin file."""
+        return (PROJECT / self.file).read_text(encoding="utf-8")
+
+
+CASES = (
+    Case("pretrain", Mode.TRAIN, "MODEL_DIR"),
+    Case("finetune", Mode.TRAIN, "MODEL_DIR"),
+    Case("eval", Mode.EVAL, "EVAL_OUTPUT_DIR"),
+    Case("infer", Mode.INFER, "INFER_OUTPUT_DIR"),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """A case with one mistake.
+
+    Attributes:
+      case: the name of the case.
+      kind: the class of the mistake, such as ``value: quoted``.
+      what: the mistake in a line, for people.
+      files: the files of the project that it replaces, with their new contents.
+      file: the file with the mistake.
+      line: its line there, from 1; 0 if the mistake is something that is missing.
+      names: the names of parameters, macros or functions that a finding about it may have in place of the line.
+      slice: the slice to emulate.
+    """
+
+    case: str
+    kind: str
+    what: str
+    files: Mapping[str, str]
+    file: str
+    line: int
+    names: tuple[str, ...] = ()
+    slice: str = "v3-8"
+
+    @property
+    def key(self) -> str:
+        """A digest of everything that a run of it depends on."""
+        content = [self.case, dict(self.files), self.slice]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def group(self) -> str:
+        """The first word of its kind, by which the report is divided."""
+        return self.kind.partition(":")[0]
+
+
+def replaced(text: str, line: int, new: str) -> str:
+    """Returns a text in which another line, or no line if ``new`` is empty, stands in place of one, counted from 1."""
+    lines = text.splitlines(keepends=True)
+    lines[line - 1] = f"{new}\n" if new else ""
+    return "".join(lines)

@@ -1,0 +1,189 @@
+"""Runs of a mutant: by T5X itself, and by the harness."""
+
+import hashlib
+import json
+import shutil
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from t5x_harness.execute.output import checkpoints_in, scalars_in
+from t5x_harness.runs.pool import RunContext, RunPool, worker_for
+from t5x_harness.runtime.choice import find_runtime
+from t5x_harness.spec import Mode, RunResult, RunSpec
+from t5x_harness.system.network import run_environment
+from t5x_harness.workers.errors import RunRaised, RunTimedOut, WorkerError
+
+from .mutant import CASES, PROJECT, Case, Mutant
+from .oracle import FACTORY
+from .verdict import Ending, Verdict, ending_of
+
+_PARENT = str(Path(__file__).parents[1])
+_NO_RATE = "utils.create_learning_rate_scheduler.base_learning_rate = 0.0"
+_SECONDS = 120.0
+_FOLDER = "FOLDER"
+"""In a case's text, the folder of the campaign, where the checkpoint is."""
+
+
+class Campaign:
+    """Runs mutants; a context manager, which ends all processes.
+
+    Args:
+      folder: a folder for everything that runs write; what T5X did with a mutant is kept in it for the next time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.runtime = find_runtime()
+        self._zygote = worker_for(self.runtime)
+        self._pool = RunPool(timeout=_SECONDS)
+        self._known = self.folder / "oracle"
+        self._known.mkdir(parents=True, exist_ok=True)
+        self._cases = {case.name: case for case in CASES}
+        self._lock = threading.RLock()
+        self._usual: dict[str, frozenset[str]] = {}
+        self._unchanged: dict[str, Mapping[str, Any]] = {}
+        self._idle: dict[str, Mapping[str, Any]] = {}
+
+    def __enter__(self) -> Self:
+        self._train_first()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._zygote.close()
+        self._pool.close(patient=False)
+
+    @property
+    def parent(self) -> str:
+        """The folder with the package ``t5x``."""
+        return str(Path(self.runtime.location).parent)
+
+    def judge(self, mutant: Mutant) -> Verdict:
+        """Returns what T5X does with a mutant."""
+        case = self._cases[mutant.case]
+        return self._judged(case, mutant, self.unchanged(case), self._idle.get(case.name))
+
+    def unchanged(self, case: Case) -> Mapping[str, Any]:
+        """Returns what the unchanged case writes.
+
+        Raises:
+          RuntimeError: T5X does not run it.
+        """
+        with self._lock:
+            if case.name not in self._unchanged:
+                self._unchanged[case.name] = self._written(case, case.text)
+                if case.mode is Mode.TRAIN:
+                    self._idle[case.name] = self._written(case, f"{case.text}{_NO_RATE}\n")
+            return self._unchanged[case.name]
+
+    def usual(self, name: str) -> frozenset[str]:
+        """Returns the codes of what the harness notes about an unchanged case.
+
+        Raises:
+          RuntimeError: the harness refuses it.
+        """
+        with self._lock:
+            if name not in self._usual:
+                case = self._cases[name]
+                result = self.run(Mutant(name, "unchanged", "", {case.file: case.text}, case.file, 0))
+                if not result.passed:
+                    raise RuntimeError(f"the harness refuses {name}: {[s.errors for s in result.stages]}")
+                self._usual[name] = frozenset(f.code for stage in result.stages for f in stage.findings)
+            return self._usual[name]
+
+    def run(self, mutant: Mutant) -> RunResult:
+        """Runs the harness on a mutant, as ``t5x-harness run`` does."""
+        folder = self._laid_out(mutant, "harness")
+        try:
+            with self._pool.run(self._spec(mutant, folder), folder.parent / "run", RunContext()) as run:
+                run.finish()
+                return run.result()
+        finally:
+            shutil.rmtree(folder.parent, ignore_errors=True)
+
+    def _train_first(self) -> None:
+        """Trains the checkpoint from which other cases start."""
+        first = self.folder / "pretrained"
+        if not first.is_dir():
+            case = self._cases["pretrain"]
+            self._written(case, case.text, keep=first)
+
+    def _written(self, case: Case, text: str, keep: Path | None = None) -> Mapping[str, Any]:
+        mutant = Mutant(case.name, "unchanged", "", {case.file: text}, case.file, 0)
+        verdict = self._judged(case, mutant, None, None, keep)
+        if verdict.ending is not Ending.FINE:
+            raise RuntimeError(f"T5X does not run {case.name}: {verdict.ending} {verdict.text}")
+        return verdict.values
+
+    def _judged(
+        self,
+        case: Case,
+        mutant: Mutant,
+        unchanged: Mapping[str, Any] | None,
+        idle: Mapping[str, Any] | None,
+        keep: Path | None = None,
+    ) -> Verdict:
+        known = self._known / f"{mutant.key}.json"
+        if known.is_file() and keep is None:
+            return Verdict.from_json(json.loads(known.read_text(encoding="utf-8")))
+        folder = self._laid_out(mutant, "oracle")
+        output = folder.parent / "output"
+        spec = self._spec(mutant, folder, f"{case.output} = {str(output)!r}")
+        try:
+            process = self._zygote.start(
+                FACTORY,
+                {"spec": spec.to_json()},
+                log=folder.parent / "log",
+                cwd=folder,
+                env=run_environment(allowed=False),
+                python_path=(_PARENT, str(folder)),
+            )
+            with process:
+                said = process.call("run", timeout=_SECONDS)
+        except RunTimedOut:
+            verdict = Verdict(Ending.CUT)
+        except RunRaised:
+            raise
+        except WorkerError as error:
+            verdict = Verdict(Ending.CRASHES, str(error))
+        else:
+            if said["type"]:
+                verdict = Verdict(Ending.DIES, f"{said['type']}: {said['error']}", tuple(said["frames"]))
+            else:
+                values = _values(output)
+                verdict = Verdict(ending_of(values, unchanged, idle), values=values)
+        known.write_text(json.dumps(verdict.to_json()), encoding="utf-8")
+        if keep is not None and output.is_dir():
+            shutil.copytree(output, keep)
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        return verdict
+
+    def _laid_out(self, mutant: Mutant, by: str) -> Path:
+        """Writes the project of a mutant, and returns its folder."""
+        folder = self.folder / f"{mutant.key}-{by}" / "project"
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        for file in folder.iterdir():
+            text = mutant.files.get(file.name) or file.read_text(encoding="utf-8")
+            file.write_text(text.replace(_FOLDER, str(self.folder)), encoding="utf-8")
+        return folder
+
+    def _spec(self, mutant: Mutant, folder: Path, *bindings: str) -> RunSpec:
+        case = self._cases[mutant.case]
+        return RunSpec(
+            (case.file,),
+            bindings=bindings,
+            mode=case.mode if bindings else None,
+            slice=mutant.slice,
+            cwd=str(folder),
+        )
+
+
+def _values(output: Path) -> dict[str, Any]:
+    """Returns what a run wrote: scalars, digests of predictions, and the steps of checkpoints."""
+    scalars = {tag: {str(step): value for step, value in steps.items()} for tag, steps in scalars_in(output).items()}
+    files = sorted(path for path in output.rglob("*.json*") if "checkpoint_" not in path.as_posix())
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in files]
+    return {"scalars": scalars, "predictions": digests, "checkpoints": [c.step for c in checkpoints_in(output)]}

@@ -1,0 +1,86 @@
+"""What T5X does with a mutant, in comparison with the unchanged case."""
+
+import dataclasses
+import enum
+import math
+from collections.abc import Mapping
+from typing import Any, Self
+
+Scalars = Mapping[str, Mapping[str, float]]
+"""Values by TensorBoard folder and tag, then step, which JSON keeps as text."""
+
+_LOSS = "train/loss"
+_TIMES = ("timing", "seconds", "_per_", "epoch", "queries")
+
+
+class Ending(enum.StrEnum):
+    """How a run of T5X ended.
+
+    ``FINE``: with other values than the unchanged case. ``SAME``: with the same ones. ``IDLE``: it trained, and no
+    parameter changed. ``CUT``: it was still at work when its time was over, which says nothing about the mutant.
+    """
+
+    DIES = "dies"
+    CRASHES = "crashes"
+    NAN = "not finite"
+    IDLE = "trains nothing"
+    CUT = "cut off"
+    SAME = "no effect"
+    FINE = "fine"
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether such a job is wasted."""
+        return self in (Ending.DIES, Ending.CRASHES, Ending.NAN, Ending.IDLE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """The outcome of a run of T5X.
+
+    Attributes:
+      ending: how it ended.
+      text: the exception that ended it, with its type; empty for other endings.
+      frames: the innermost places where it was raised.
+      values: what it wrote: scalars by tag and step, and ``predictions``.
+    """
+
+    ending: Ending
+    text: str = ""
+    frames: tuple[str, ...] = ()
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the verdict as JSON values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Reads the values of :meth:`to_json`."""
+        return cls(Ending(value["ending"]), value["text"], tuple(value["frames"]), value["values"])
+
+
+def ending_of(values: Mapping[str, Any], unchanged: Mapping[str, Any] | None, idle: Mapping[str, Any] | None) -> Ending:
+    """Judges a run that ended by itself.
+
+    Args:
+      values: what it wrote.
+      unchanged: what the unchanged case wrote; None for that case itself.
+      idle: what the case writes at a learning rate of 0; None for one that does not train.
+    """
+    losses = values["scalars"].get(_LOSS, {})
+    if any(not math.isfinite(loss) for loss in losses.values()):
+        return Ending.NAN
+    if unchanged is None:
+        return Ending.FINE
+    if _comparable(values) == _comparable(unchanged):
+        return Ending.SAME
+    if idle is not None and losses and losses == idle["scalars"].get(_LOSS):
+        return Ending.IDLE
+    return Ending.FINE
+
+
+def _comparable(values: Mapping[str, Any]) -> Any:
+    """Returns what does not depend on the clock."""
+    scalars = {tag: steps for tag, steps in values["scalars"].items() if not any(word in tag for word in _TIMES)}
+    return scalars, values["predictions"], values["checkpoints"]
