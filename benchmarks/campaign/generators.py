@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from . import values
+from . import statements, values
 from .mutant import Case, Mutant
 
 
@@ -24,3 +24,4 @@ def _of(case: Case, parent: str) -> Iterator[Mutant]:
     program = values.program_of(case, parent)
     yield from values.of_bound(case, program)
     yield from values.of_bindable(case, program, parent)
+    yield from statements.of_statements(case)

@@ -20,12 +20,11 @@ FACTORY = f"{__name__}:open_oracle"
 _FRAMES = 12
 
 
-def open_oracle(argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> SimpleNamespace:
+def open_oracle(argument: Mapping[str, Any], _: Callable[[dict[str, Any]], None]) -> SimpleNamespace:
     """Gives this process the devices of a slice; nothing of the config is read.
 
     Args:
       argument: ``spec``, a RunSpec as JSON.
-      progress: not used.
     """
     spec = RunSpec.from_json(argument["spec"])
     activate(runtime_of(spec))

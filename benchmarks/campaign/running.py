@@ -167,7 +167,7 @@ class Campaign:
         shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
         for file in folder.iterdir():
             text = mutant.files.get(file.name) or file.read_text(encoding="utf-8")
-            file.write_text(text.replace(_FOLDER, str(self.folder)), encoding="utf-8")
+            file.write_text(text.replace(_FOLDER, str(self.folder)), encoding="utf-8", newline="")
         return folder
 
     def _spec(self, mutant: Mutant, folder: Path, *bindings: str) -> RunSpec:

@@ -10,6 +10,9 @@ Scalars = Mapping[str, Mapping[str, float]]
 """Values by TensorBoard folder and tag, then step, which JSON keeps as text."""
 
 _LOSS = "train/loss"
+_ROUNDING = 1e-6
+"""How far the losses of programs may be apart that compute the same in another order, relative to the loss."""
+
 _TIMES = ("timing", "seconds", "_per_", "epoch", "queries")
 
 
@@ -17,13 +20,16 @@ class Ending(enum.StrEnum):
     """How a run of T5X ended.
 
     ``FINE``: with other values than the unchanged case. ``SAME``: with the same ones. ``IDLE``: it trained, and no
-    parameter changed. ``CUT``: it was still at work when its time was over, which says nothing about the mutant.
+    parameter changed. ``WORSE``: the loss ends above that of a run that trains nothing, or below 0: more steps would
+    have to show whether the job is wasted. ``CUT``: it was still at work when its time was over. The last two say
+    nothing about the mutant.
     """
 
     DIES = "dies"
     CRASHES = "crashes"
     NAN = "not finite"
     IDLE = "trains nothing"
+    WORSE = "worse than no training"
     CUT = "cut off"
     SAME = "no effect"
     FINE = "fine"
@@ -75,8 +81,13 @@ def ending_of(values: Mapping[str, Any], unchanged: Mapping[str, Any] | None, id
         return Ending.FINE
     if _comparable(values) == _comparable(unchanged):
         return Ending.SAME
-    if idle is not None and losses and losses == idle["scalars"].get(_LOSS):
-        return Ending.IDLE
+    resting = idle["scalars"].get(_LOSS, {}) if idle is not None else {}
+    if losses and losses.keys() == resting.keys():
+        if all(math.isclose(loss, resting[step], rel_tol=_ROUNDING) for step, loss in losses.items()):
+            return Ending.IDLE
+        last = max(losses, key=int)
+        if losses[last] < 0 or losses[last] > resting[last]:
+            return Ending.WORSE
     return Ending.FINE
 
 

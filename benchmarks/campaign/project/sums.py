@@ -10,7 +10,7 @@ NUMBERS = {"train": range(0, 24), "validation": range(24, 32)}
 VOCABULARY = seqio.ByteVocabulary()
 
 
-def rows(split, shuffle_files=False, seed=None):
+def rows(split, shuffle_files=False, seed=None):  # noqa: ARG001 - SeqIO gives all three
     """Returns the examples of a split: a question, and its answer."""
     numbers = [*NUMBERS[split]]
     questions = [f"{n} + {n + 7}" for n in numbers]
@@ -23,7 +23,7 @@ def with_prefix(example, prefix="add: "):
     return {"inputs": tf.strings.join([prefix, example["question"]]), "targets": example["answer"]}
 
 
-def strip(text, example=None, is_target=False):
+def strip(text, example=None, is_target=False):  # noqa: ARG001 - SeqIO gives all three
     """Returns an answer without spaces around it."""
     return text.strip()
 
