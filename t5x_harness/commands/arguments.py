@@ -227,6 +227,9 @@ def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
             get_slice(name)
         if missing := [each for spec in specs for each in missing_gin_files(spec)]:
             raise UsageError(missing[0])
+        data = getattr(arguments, "tfds_data_dir", None)  # lint has none
+        if data and "://" not in data and not os.path.isdir(data):
+            raise UsageError(f"--tfds_data_dir: there is no folder {data}")
         ensure_model_dirs(specs)
     except (SliceError, RuntimeChoiceError) as error:
         raise UsageError(str(error)) from None

@@ -23,7 +23,7 @@ from t5x_harness.report.json import json_text
 from t5x_harness.report.terminal import finding_lines, run_failure
 from t5x_harness.runtime.choice import RuntimeChoiceError
 from t5x_harness.settings.command_line import add_option, configuration_of
-from t5x_harness.settings.forms import count, duration
+from t5x_harness.settings.forms import count, duration, from_zero
 from t5x_harness.settings.options import option_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.slices.slice import SliceError
@@ -127,7 +127,7 @@ def _add_jobs(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--final_auxiliary_job_steps",
-        type=int,
+        type=from_zero,
         default=0,
         metavar="N",
         help="train steps of each job beyond those of its checkpoint; 0 to evaluate (default: 0)",

@@ -19,6 +19,7 @@ from t5x_harness.caching.request import CachedTask, CacheError, CacheRequest
 from t5x_harness.commands.arguments import FINE, FOUND, UsageError, parts
 from t5x_harness.findings.text import columns
 from t5x_harness.report.json import json_text
+from t5x_harness.settings.forms import count, from_zero, whole
 from t5x_harness.settings.project import load_project
 from t5x_harness.slices.devices import use_cpu_only
 from t5x_harness.spec import RunSettings, RunSpec, Stage, StandInPolicy
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output_cache_dir",
         dest="folder",
-        type=lambda text: os.path.expanduser(text).rstrip("/") or "/",
+        type=_folder,
         required=True,
         metavar="DIR",
         help="folder of the cache, local or gs://; each task gets a folder of its name in it",
@@ -88,16 +89,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     written = parser.add_argument_group("what is written")
     written.add_argument(
         "--min_shards",
-        type=_number,
+        type=count,
         default=64,
         metavar="N",
         help="the least number of files of a split: at least one for each host that reads it (default: 64)",
     )
     written.add_argument(
-        "--max_shards", type=_number, default=0, metavar="N", help="the largest number (default: one a source file)"
+        "--max_shards", type=from_zero, default=0, metavar="N", help="the largest number (default: one a source file)"
     )
     written.add_argument(
-        "--base_seed", type=int, metavar="N", help="seed of random preprocessors before the cache (default: SeqIO's)"
+        "--base_seed", type=whole, metavar="N", help="seed of random preprocessors before the cache (default: SeqIO's)"
     )
     written.add_argument(
         "--check",
@@ -290,7 +291,6 @@ def _tokens(stats: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {stats[f'{name}_tokens']:,} (most {stats[f'{name}_max_tokens']:,})" for name in features)
 
 
-def _number(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of files: give a whole number, such as 64")
-    return int(text)
+def _folder(text: str) -> str:
+    # An empty text is refused where it is kept; it must not become the root folder.
+    return text and (os.path.expanduser(text).rstrip("/") or "/")

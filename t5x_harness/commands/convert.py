@@ -8,6 +8,7 @@ import sys
 from t5x_harness.commands.arguments import FINE, FOUND, UsageError, parts
 from t5x_harness.conversion.request import ConversionError, ConversionRequest, Form, describe
 from t5x_harness.report.json import json_text
+from t5x_harness.settings.forms import from_zero
 from t5x_harness.slices.devices import use_cpu_only
 
 EPILOG = """\
@@ -72,7 +73,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     model.add_argument("--vocabulary", metavar="PATH", help="the SentencePiece model, or the word bytes")
     model.add_argument(
-        "--extra-ids", type=int, default=0, metavar="N", help="sentinels that SeqIO adds to --vocabulary (default: 0)"
+        "--extra-ids",
+        type=from_zero,
+        default=0,
+        metavar="N",
+        help="sentinels that SeqIO adds to --vocabulary (default: 0)",
     )
     model.add_argument(
         "--model-type", choices=("t5", "mt5", "umt5"), help="of transformers (default: by biases, vocabulary and size)"

@@ -14,6 +14,7 @@ from t5x_harness.settings.command_line import session_options
 from t5x_harness.settings.forms import count, positive
 from t5x_harness.slices.slice import GENERATIONS, SliceError, get_slice
 from t5x_harness.spec import AotMode, Outcome, RunSpec, Stage
+from t5x_harness.system.misspelling import did_you_mean
 
 if TYPE_CHECKING:
     from t5x_harness.aot.request import AotRun
@@ -116,7 +117,7 @@ def main(arguments: argparse.Namespace) -> int:
     for option, names, known in (("--programs", arguments.programs, _PROGRAMS), ("--remat", arguments.remat, REMAT)):
         for name in names or ():
             if name not in known:
-                raise UsageError(f"{option} {name}: choose of {', '.join(known)}")
+                raise UsageError(f"{option} {name}: choose of {', '.join(known)}{did_you_mean(name, known)}")
     if not libtpu.is_installed():
         raise UsageError(f"fit: {libtpu.LibtpuMissing()}")
     with own_folder("t5x-harness-fit-") as folder:
@@ -162,7 +163,7 @@ def _slices(arguments: argparse.Namespace, spec: RunSpec) -> list[str]:
     known = {generation.name: generation for generation in GENERATIONS}
     name = arguments.generation or own.generation.name
     if name not in known:
-        raise UsageError(f"--generation {name}: choose one of {', '.join(known)}")
+        raise UsageError(f"--generation {name}: choose one of {', '.join(known)}{did_you_mean(name, known)}")
     return [f"{name}-{size}" for size, _ in known[name].sizes]
 
 

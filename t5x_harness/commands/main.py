@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from t5x_harness.commands.arguments import FOUND, INTERRUPTED, USAGE, UsageError, note
+from t5x_harness.commands.parsing import CheckedParser, given_in, naming_option, shown, unknown_option
 from t5x_harness.runs.model_dirs import ModelDirError
 from t5x_harness.settings.command_line import rewrite_gin, with_values
 from t5x_harness.settings.forms import SettingsError
@@ -58,13 +59,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     started = time.perf_counter()
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = next((a for a in given if not a.startswith("-")), None)
+    parsed = argparse.Namespace(started=started)
     try:
         parser, module = parser_of(command)
-        parser.set_defaults(started=started)
         if split := getattr(module, "split", None):
             given, train_command = split(given)
-            parser.set_defaults(train_command=train_command)
-        parsed = parser.parse_args(rewrite_gin(with_values(given)) if command in _RUN_COMMANDS else given)
+            parsed.train_command = train_command
+        words = rewrite_gin(with_values(given)) if command in _RUN_COMMANDS else given
+        parsed, unknown = parser.parse_known_args(words, parsed)
+        if unknown and command not in COMMANDS:
+            parser.error(f"there is no option {unknown[0]} without a command")
+        if unknown:
+            raise UsageError(_not_taken(unknown[0], str(command)))
         if module is None:
             parser.print_help()
             return USAGE
@@ -72,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             handle_interrupts()
         status: int = module.main(parsed)
     except (UsageError, SettingsError, ModelDirError) as error:
-        note(str(error))
+        note(naming_option(str(error), given_in(parsed)))
         return USAGE
     except SystemExit as stop:  # argparse has printed the reason
         return stop.code if isinstance(stop.code, int) else USAGE
@@ -85,13 +91,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+def _not_taken(word: str, command: str) -> str:
+    """Returns a message for a word that a command does not take."""
+    own, others = _parser_alone(command), [name for name in COMMANDS if name != command]
+    if not word.startswith("-"):
+        hint = "; write all arguments that are not options together" if own.takes_words else ""
+        return f"unrecognized arguments: {shown(word)}{hint}"
+    return unknown_option(word, command, own.options, lambda: {name: _parser_alone(name).options for name in others})
+
+
+def _parser_alone(command: str) -> CheckedParser:
+    parser = CheckedParser(prog=command)
+    importlib.import_module(f"t5x_harness.commands.{command}").add_arguments(parser)
+    return parser
+
+
 def parser_of(command: str | None) -> tuple[argparse.ArgumentParser, ModuleType | None]:
     """Returns the parser, with only the arguments of ``command``, and the command's module.
 
     Modules of other commands are not imported.
     """
     layout: dict[str, Any] = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
-    parser = argparse.ArgumentParser(prog="t5x-harness", description=_DESCRIPTION, epilog=_FIRST_STEPS, **layout)
+    parser = CheckedParser(prog="t5x-harness", description=_DESCRIPTION, epilog=_FIRST_STEPS, **layout)
     parser.add_argument("--version", action="version", version=f"t5x-harness {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     parsers = {

@@ -71,8 +71,6 @@ def main(args: argparse.Namespace) -> int:
       UsageError: the folder or the file cannot be written, or pyproject.toml has a mistake in it.
     """
     root = root_of(args.root, "--root")
-    if root is not None and root.exists() and not root.is_dir():
-        raise UsageError(f"--root {args.root} is not a folder")
     try:
         project = project_of(args)
     except ProjectError as error:

@@ -14,6 +14,7 @@ from t5x_harness.commands.arguments import UsageError
 from t5x_harness.execute import program_setup
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.settings import VertexOptions
+from t5x_harness.promotion.marker import LARGEST
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import StandInPolicy
 
@@ -36,11 +37,13 @@ def env_file_of(args: argparse.Namespace) -> Path | None:
     """Returns the file of ``--env-file``; None to print the lines.
 
     Raises:
-      UsageError: the file's folder does not exist.
+      UsageError: the file's folder does not exist, or it is a folder itself.
     """
     env_file = Path(args.env_file).absolute() if args.env_file else None
     if env_file is not None and not env_file.parent.is_dir():
         raise UsageError(f"--env-file {args.env_file}: there is no folder {env_file.parent}")
+    if env_file is not None and env_file.is_dir():
+        raise UsageError(f"--env-file {args.env_file} is a folder: name a file in it")
     return env_file
 
 
@@ -79,6 +82,7 @@ def add_google_arguments(parser: argparse.ArgumentParser, *, with_standins: str,
     parser.add_argument(
         "--vertex-state",
         metavar="URL",
+        type=_state,
         help="where the emulated Vertex AI keeps its resources: memory:, fakeredis: for a Redis of its own that other "
         "processes reach, or redis://HOST:PORT/DB (default: memory:)",
     )
@@ -135,10 +139,16 @@ def add_google_arguments(parser: argparse.ArgumentParser, *, with_standins: str,
 
 
 def root_of(text: str | None, option: str) -> Path | None:
-    """Returns the folder that keeps the buckets, and warns about unused folders in it that look like buckets."""
+    """Returns the folder that keeps the buckets, and warns about unused folders in it that look like buckets.
+
+    Raises:
+      UsageError: it is a file.
+    """
     if not text:
         return None
     root = Path(text).absolute()
+    if root.exists() and not root.is_dir():
+        raise UsageError(f"{option} {text} is not a folder")
     if said := misplaced_buckets(root):
         print(f"t5x-harness: {option}: {said}", file=sys.stderr)
     return root
@@ -170,9 +180,15 @@ def _seconds(text: str) -> float:
         seconds = float(text)
     except ValueError:
         seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"a number of seconds of at least 0, not {text!r}")
+    if not 0 <= seconds <= LARGEST:
+        raise argparse.ArgumentTypeError(f"a number of seconds from 0 to {LARGEST}, not {text!r}")
     return seconds
+
+
+def _state(text: str) -> str:
+    if text not in ("", "memory:", "fakeredis:") and not text.startswith(("redis://", "rediss://", "unix://")):
+        raise argparse.ArgumentTypeError(f"memory:, fakeredis: or redis://HOST:PORT/DB, not {text!r}")
+    return text
 
 
 def _fault(text: str) -> VertexFault:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.system.texts import unfit
+
 if TYPE_CHECKING:
     from t5x_harness.vertex.container import JobOptions
+
+LARGEST = 2**31 - 1
+"""The largest number in options and markers: what Google's messages hold, and 68 years in seconds."""
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
@@ -23,12 +27,13 @@ def seconds_of(value: str | float) -> float:
       ValueError: the text is not a duration above zero; the message shows the valid form.
     """
     match = _FORM.fullmatch(value.strip()) if isinstance(value, str) else None
-    if isinstance(value, bool) or (match is None and isinstance(value, str)):
-        seconds = 0.0
+    if match is not None:
+        seconds = float(match[1]) * _UNITS[match[2]]
     else:
-        seconds = float(match[1]) * _UNITS[match[2]] if match else float(value)
-    if not 0 < seconds < math.inf:
-        raise ValueError(f"give a time above zero, as 90s, 30m, 2h or a number of seconds; not {value!r}")
+        seconds = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
+    if not 0 < seconds <= LARGEST:
+        most = f" and at most {LARGEST} seconds" if seconds > LARGEST else ""
+        raise ValueError(f"give a time above zero{most}, as 90s, 30m, 2h or a number of seconds; not {value!r}")
     return seconds
 
 
@@ -250,8 +255,8 @@ def _all_text(values: Any) -> bool:
 
 
 _FORMS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("text", lambda value: isinstance(value, str) and bool(value.strip())),
-    "int": ("a whole number above zero", lambda value: type(value) is int and value > 0),
+    "str": ("text on one line", lambda value: isinstance(value, str) and bool(value.strip()) and not unfit(value)),
+    "int": (f"a whole number from 1 to {LARGEST}", lambda value: type(value) is int and 0 < value <= LARGEST),
     "bool": ("True or False", lambda value: isinstance(value, bool)),
     "tuple[str, ...]": ("a list of globs", _all_text),
     "Mapping[str, str]": (

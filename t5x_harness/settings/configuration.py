@@ -188,7 +188,7 @@ class Configuration:
 def golden_file(target: str, name: str) -> str:
     """Returns the path of a run's golden plan: the named file, if it has a suffix, or a file in the named folder."""
     path = Path(target)
-    is_folder = path.is_dir() or not path.suffix or target.endswith("/")
+    is_folder = path.is_dir() or target.endswith("/") or not (path.suffix or path.is_file())
     return os.fspath(path / f"{name}.plan" if is_folder else path)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.buckets.emulated import buckets_in
-from t5x_harness.promotion.marker import seconds_of
+from t5x_harness.promotion.marker import LARGEST, seconds_of
 from t5x_harness.spec.option import Option, OptionForm
 from t5x_harness.system.texts import is_on
 
@@ -25,28 +25,42 @@ class SettingsError(ValueError):
 
 
 def positive(text: str) -> float:
-    """Parses a number above zero."""
+    """Parses a number above zero and up to :data:`LARGEST`."""
     try:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not number > 0:
-        raise argparse.ArgumentTypeError(f"must be a positive number, not {text!r}")
+    if not 0 < number <= LARGEST:
+        raise argparse.ArgumentTypeError(
+            f"must be a positive number{f' up to {LARGEST}' * (number > LARGEST)}, not {text!r}"
+        )
     return number
 
 
 def count(text: str) -> int:
-    """Parses a whole number that is at least 1."""
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 up, not {text!r}")
-    return int(text)
+    """Parses a whole number from 1 to :data:`LARGEST`."""
+    return _whole(text, 1)
 
 
 def from_zero(text: str) -> int:
-    """Parses a whole number that is at least 0."""
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"must be a whole number from 0 up, not {text!r}")
+    """Parses a whole number from 0 to :data:`LARGEST`."""
+    return _whole(text, 0)
+
+
+def whole(text: str) -> int:
+    """Parses a whole number of 32 bits, such as a seed."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and int(digits) <= LARGEST):
+        raise argparse.ArgumentTypeError(f"must be a whole number of 32 bits, not {text!r}")
     return int(text)
+
+
+def _whole(text: str, least: int) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() else -1
+    if not least <= number <= LARGEST:
+        bound = f"to {LARGEST}" if number > LARGEST else "up"
+        raise argparse.ArgumentTypeError(f"must be a whole number from {least} {bound}, not {text!r}")
+    return number
 
 
 def duration(text: str) -> int:
@@ -148,7 +162,7 @@ def from_toml(option: Option, key: str, value: Any, root: Path) -> Any:
         return value
     if option.form is OptionForm.COUNT:
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{key} has to be a whole number of seconds, at least 1")
+            raise ValueError(f"{key} has to be a whole number of seconds, at least 1, not {value!r}")
         return value
     if not isinstance(value, str):
         raise ValueError(f"{key} has to be a string, not {value!r}")

@@ -16,7 +16,8 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """Returns ``; did you mean X?``, or an empty string if no choice is close."""
-    near = closest(word, choices)
+    choices = tuple(choices)
+    near = closest(word, choices) or meant(word, choices)
     return f"; did you mean {near}?" if near else ""
 
 

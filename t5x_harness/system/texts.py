@@ -57,6 +57,20 @@ def masked(name: str, value: str) -> str:
     return MASK if value and (_NAMES.search(name) or _VALUES.search(value)) else value
 
 
+def unfit(text: str, *, has_lines: bool = False) -> str:
+    """Returns why a value cannot be a name, a path or a number anywhere, in words that follow it; empty if it can.
+
+    Args:
+      text: the value.
+      has_lines: whether it may have several lines, as a Gin binding.
+    """
+    if "\0" in text:
+        return "has a null character in it"
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        return "is not UTF-8"
+    return "has a line break in it" if not has_lines and ("\n" in text or "\r" in text) else ""
+
+
 _ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 

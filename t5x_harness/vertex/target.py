@@ -21,6 +21,11 @@ _TABLE = "[tool.t5x_harness.vertex]"
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]*")  # may begin with a domain, or be a number
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 _EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,97}")  # the remaining characters are for the name of the run
+_PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:[\w.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*(?::[\w][\w.-]*)?(?:@sha256:[0-9a-f]{{64}})?", re.ASCII
+)
+_ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|\d{8,}")
 _LOCATION = re.compile(r"[a-z]+(?:-[a-z]+)+\d+")
 
 LONGEST_RUN = 121
@@ -90,6 +95,15 @@ class VertexTarget:
         if not _LOCATION.fullmatch(self.location):
             raise VertexTargetError(
                 f"location {self.location!r} is not a region: give one such as us-central1, not a zone"
+            )
+        if not _IMAGE.fullmatch(self.image):
+            raise VertexTargetError(
+                f"image {self.image!r} is not an image's URI: give one such as us-docker.pkg.dev/my-project/t5x/t5x:1"
+            )
+        if self.service_account is not None and not _ACCOUNT.fullmatch(self.service_account):
+            raise VertexTargetError(
+                f"service_account {self.service_account!r} is not an account: give its address, such as "
+                "trainer@my-project.iam.gserviceaccount.com"
             )
         if self.experiment is not None and not _EXPERIMENT.fullmatch(self.experiment):
             raise VertexTargetError(

@@ -119,7 +119,8 @@ def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
          "unknown key 'xyz': there are gin_files, runs, samples, prices, bindings, search_paths, python_path, slice, "
          "gcs_root, standins, read_seconds, gcs, tpu_numerics, exact_numerics, aot, plan_golden, ignore, select, "
          "strict, vertex, tpu"),
-        ("[tool.t5x_harness]\nread_seconds = '5'\n", 2, "read_seconds has to be a whole number of seconds, at least 1"),
+        ("[tool.t5x_harness]\nread_seconds = '5'\n", 2,
+         "read_seconds has to be a whole number of seconds, at least 1, not '5'"),
         ("[tool.t5x_harness]\ntpu_numerics = 1\n", 2, "tpu_numerics has to be true or false, not 1"),
         ("[tool.t5x_harness]\nstrict = 'yes'\n", 2, "strict has to be true or false, not 'yes'"),
         ("[tool.t5x_harness]\nselect = ['gin02']\n", 2, "select: no rule has the code 'gin02'; did you mean GIN02?"),

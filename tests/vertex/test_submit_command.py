@@ -203,7 +203,7 @@ def test_the_project_says_where_jobs_go(project: Path, harness: Any) -> None:
         (["--project=My project"], "project 'My project' is not a project's id: give it as in the console, such as"),
         (["--strategy=spot"], "strategy 'spot': did you mean SPOT?"),
         (["--strategy=cheap"], "strategy 'cheap': there are STANDARD, SPOT, FLEX_START"),
-        (["--max-wait-duration=1h"], "max_wait_duration is how long a job with the strategy FLEX_START waits; the"),
+        (["--max-wait-duration=1h"], "--max-wait-duration is how long a job with the strategy FLEX_START waits; the"),
         (["--reservation=mine"], "reservation 'mine': give any, none, or projects/PROJECT/zones/ZONE/reservations/NA"),
         (["--network=vpc"], "network 'vpc': give projects/NUMBER/global/networks/NAME"),
         (["--boot-disk-size-gb=big"], "argument --boot-disk-size-gb: must be a whole number from 1 up, not 'big'"),
