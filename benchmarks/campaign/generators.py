@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from . import statements, values
-from .mutant import Case, Mutant
+from .mutant import CASES_OF_TASKS, Case, Mutant
+from .tasks import of_tasks
 
 
 def mutants_of(cases: Sequence[Case], parent: str) -> list[Mutant]:
@@ -16,6 +17,9 @@ def mutants_of(cases: Sequence[Case], parent: str) -> list[Mutant]:
     found: dict[str, Mutant] = {}
     for case in cases:
         for mutant in _of(case, parent):
+            found.setdefault(mutant.key, mutant)
+    for case in CASES_OF_TASKS:
+        for mutant in of_tasks(case):
             found.setdefault(mutant.key, mutant)
     return list(found.values())
 

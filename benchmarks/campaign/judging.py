@@ -122,8 +122,8 @@ class Judgment:
 
     @property
     def is_noted(self) -> bool:
-        """Whether anything is said of what has no effect."""
-        return self.verdict.ending == "no effect" and any(each.names(self.mutant) for each in self.said)
+        """Whether anything is said of what has no effect or is constant."""
+        return self.verdict.ending.is_silent and any(each.names(self.mutant) for each in self.said)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the judgment as JSON values, without what T5X wrote."""

@@ -19,11 +19,15 @@ class Case:
       name: the name of its Gin file, without the suffix.
       mode: the mode in which T5X runs it.
       output: the macro of the folder that it writes into.
+      has_metrics: whether it computes the metrics of its tasks.
+      modules: the files that register them.
     """
 
     name: str
     mode: Mode
     output: str
+    has_metrics: bool = True
+    modules: tuple[str, ...] = ("sums.py",)
 
     @property
     def file(self) -> str:
@@ -37,11 +41,13 @@ class Case:
 
 
 CASES = (
-    Case("pretrain", Mode.TRAIN, "MODEL_DIR"),
+    Case("pretrain", Mode.TRAIN, "MODEL_DIR", has_metrics=False),
     Case("finetune", Mode.TRAIN, "MODEL_DIR"),
     Case("eval", Mode.EVAL, "EVAL_OUTPUT_DIR"),
-    Case("infer", Mode.INFER, "INFER_OUTPUT_DIR"),
+    Case("infer", Mode.INFER, "INFER_OUTPUT_DIR", has_metrics=False),
 )
+CASES_OF_TASKS = (*CASES, Case("mixture", Mode.TRAIN, "MODEL_DIR", modules=("reviews.py",)))
+"""The cases whose task modules are changed; the Gin file of the last one is like that of finetune."""
 
 
 @dataclasses.dataclass(frozen=True)

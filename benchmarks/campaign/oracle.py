@@ -16,6 +16,8 @@ from t5x_harness.spec import RunSpec
 from t5x_harness.upstream.short_run import configure_for_short_run
 from t5x_harness.upstream.t5x import install_mesh
 
+from .constant import watch_data
+
 FACTORY = f"{__name__}:open_oracle"
 _FRAMES = 12
 
@@ -41,8 +43,9 @@ def run(spec: RunSpec) -> dict[str, Any]:
 
     Returns:
       ``error``: the text of the exception that ended it, empty if none did; ``type``: its name; ``frames``: the
-      innermost places where it was raised.
+      innermost places where it was raised; ``constant``: what is the same in all examples of its first dataset.
     """
+    constant = watch_data()
     sys.argv = [
         "main.py",
         f"--run_mode={spec.mode}",
@@ -53,11 +56,11 @@ def run(spec: RunSpec) -> dict[str, Any]:
     try:
         runpy.run_module("t5x.main", run_name="__main__", alter_sys=True)
     except SystemExit as stop:
-        return _ending(stop if stop.code else None)
+        return _ending(stop) if stop.code else {**_ending(None), "constant": constant()}
     except BaseException as error:
         traceback.print_exc()
         return _ending(error)
-    return _ending(None)
+    return {**_ending(None), "constant": constant()}
 
 
 def _ending(error: BaseException | None) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from t5x_harness.spec import Mode, RunResult, RunSpec
 from t5x_harness.system.network import run_environment
 from t5x_harness.workers.errors import RunRaised, RunTimedOut, WorkerError
 
-from .mutant import CASES, PROJECT, Case, Mutant
+from .constant import constant_predictions
+from .mutant import CASES_OF_TASKS, PROJECT, Case, Mutant
 from .oracle import FACTORY
 from .verdict import Ending, Verdict, ending_of
 
@@ -41,7 +42,7 @@ class Campaign:
         self._pool = RunPool(timeout=_SECONDS)
         self._known = self.folder / "oracle"
         self._known.mkdir(parents=True, exist_ok=True)
-        self._cases = {case.name: case for case in CASES}
+        self._cases = {case.name: case for case in CASES_OF_TASKS}
         self._lock = threading.RLock()
         self._usual: dict[str, frozenset[str]] = {}
         self._unchanged: dict[str, Mapping[str, Any]] = {}
@@ -152,7 +153,7 @@ class Campaign:
             if said["type"]:
                 verdict = Verdict(Ending.DIES, f"{said['type']}: {said['error']}", tuple(said["frames"]))
             else:
-                values = _values(output)
+                values = {**_values(output), "constant": [*said["constant"], *constant_predictions(output)]}
                 verdict = Verdict(ending_of(values, unchanged, idle), values=values)
         known.write_text(json.dumps(verdict.to_json()), encoding="utf-8")
         if keep is not None and output.is_dir():

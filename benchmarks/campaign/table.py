@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from .judging import Judgment
 
 COLUMNS = ("class", "mutants", "wasted", "caught", "before train", "right place", "fine", "false alarms")
-COLUMNS_OF_OTHERS = ("no effect", "noted", "own failures", "hangs", "cut off")
+COLUMNS_OF_OTHERS = ("no effect or constant", "noted", "own failures", "hangs", "cut off")
 
 
 def rows(judgments: Sequence[Judgment]) -> Iterator[tuple[str, ...]]:
@@ -15,7 +15,7 @@ def rows(judgments: Sequence[Judgment]) -> Iterator[tuple[str, ...]]:
         some = [each for each in judgments if not group or each.mutant.group == group]
         wasted = [each for each in some if each.verdict.ending.is_failure]
         fine = [each for each in some if each.verdict.ending == "fine"]
-        same = [each for each in some if each.verdict.ending == "no effect"]
+        same = [each for each in some if each.verdict.ending.is_silent]
         yield (
             group or "all",
             str(len(some)),
@@ -53,7 +53,7 @@ def survivors(judgments: Sequence[Judgment]) -> Iterator[tuple[str, Judgment]]:
             yield "another place", each
         elif each.is_false_alarm:
             yield "false alarm", each
-        elif each.verdict.ending == "no effect" and not each.is_noted:
+        elif each.verdict.ending.is_silent and not each.is_noted:
             yield "no note", each
 
 

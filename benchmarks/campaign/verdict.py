@@ -20,7 +20,8 @@ class Ending(enum.StrEnum):
     """How a run of T5X ended.
 
     ``FINE``: with other values than the unchanged case. ``SAME``: with the same ones. ``IDLE``: it trained, and no
-    parameter changed. ``WORSE``: the loss ends above that of a run that trains nothing, or below 0: more steps would
+    parameter changed. ``CONSTANT``: inputs, targets or predictions do not differ between examples, but do in the
+    unchanged case. ``WORSE``: the loss ends above that of a run that trains nothing, or below 0: more steps would
     have to show whether the job is wasted. ``CUT``: it was still at work when its time was over. The last two say
     nothing about the mutant.
     """
@@ -29,10 +30,16 @@ class Ending(enum.StrEnum):
     CRASHES = "crashes"
     NAN = "not finite"
     IDLE = "trains nothing"
+    CONSTANT = "constant"
     WORSE = "worse than no training"
     CUT = "cut off"
     SAME = "no effect"
     FINE = "fine"
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether such a job does not do what its config says, and nothing shows it."""
+        return self in (Ending.SAME, Ending.CONSTANT)
 
     @property
     def is_failure(self) -> bool:
@@ -48,7 +55,7 @@ class Verdict:
       ending: how it ended.
       text: the exception that ended it, with its type; empty for other endings.
       frames: the innermost places where it was raised.
-      values: what it wrote: scalars by tag and step, and ``predictions``.
+      values: what it wrote: scalars by tag and step, and ``predictions``; and what is ``constant``.
     """
 
     ending: Ending
@@ -85,6 +92,9 @@ def ending_of(values: Mapping[str, Any], unchanged: Mapping[str, Any] | None, id
     if losses and losses.keys() == resting.keys():
         if all(math.isclose(loss, resting[step], rel_tol=_ROUNDING) for step, loss in losses.items()):
             return Ending.IDLE
+    if set(values.get("constant", ())) - set(unchanged.get("constant", ())):
+        return Ending.CONSTANT
+    if losses and losses.keys() == resting.keys():
         last = max(losses, key=int)
         if losses[last] < 0 or losses[last] > resting[last]:
             return Ending.WORSE
