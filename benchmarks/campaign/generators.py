@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from . import statements, values
+from . import checkpoints, slices, statements, values
 from .mutant import CASES_OF_TASKS, Case, Mutant
 from .tasks import of_tasks
 
@@ -29,3 +29,5 @@ def _of(case: Case, parent: str) -> Iterator[Mutant]:
     yield from values.of_bound(case, program)
     yield from values.of_bindable(case, program, parent)
     yield from statements.of_statements(case)
+    yield from slices.of_meshes(case, program)
+    yield from checkpoints.of_checkpoints(case)

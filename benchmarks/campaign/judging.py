@@ -12,6 +12,9 @@ from .verdict import Verdict
 BEFORE = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
 """The stages that run no step."""
 
+_NEUTRAL = ("mesh", "checkpoint")
+"""Classes in which what is right changes nothing either."""
+
 _OWN = "RUN12"
 _CODES_OF_TIME = ("RUN06",)
 _UNNAMED = ("RUN01", "RUN12")
@@ -116,14 +119,25 @@ class Judgment:
         return self.verdict.ending.is_failure and any(each.names(self.mutant) for each in self.errors)
 
     @property
+    def is_fine(self) -> bool:
+        """Whether T5X accepts it and uses it."""
+        ending = self.verdict.ending
+        return ending == "fine" or (ending == "no effect" and self.mutant.group in _NEUTRAL)
+
+    @property
     def is_false_alarm(self) -> bool:
-        """Whether the harness refuses what T5X accepts and uses."""
-        return self.verdict.ending == "fine" and bool(self.errors)
+        """Whether the harness refuses what is fine."""
+        return self.is_fine and bool(self.errors)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether it has no effect though it should have one, or makes something constant."""
+        return self.verdict.ending.is_silent and not self.is_fine
 
     @property
     def is_noted(self) -> bool:
         """Whether anything is said of what has no effect or is constant."""
-        return self.verdict.ending.is_silent and any(each.names(self.mutant) for each in self.said)
+        return self.is_silent and any(each.names(self.mutant) for each in self.said)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the judgment as JSON values, without what T5X wrote."""

@@ -3,8 +3,9 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from t5x_harness.spec import Mode
 
@@ -63,6 +64,8 @@ class Mutant:
       line: its line there, from 1; 0 if the mistake is something that is missing.
       names: the names of parameters, macros or functions that a finding about it may have in place of the line.
       slice: the slice to emulate.
+      start: how the folder of checkpoints that stands for START in its files is made; empty for none.
+      in_bucket: whether the harness sees that folder in a bucket of the user's.
     """
 
     case: str
@@ -73,17 +76,27 @@ class Mutant:
     line: int
     names: tuple[str, ...] = ()
     slice: str = "v3-8"
+    start: str = ""
+    in_bucket: bool = False
 
     @property
     def key(self) -> str:
         """A digest of everything that a run of it depends on."""
-        content = [self.case, dict(self.files), self.slice]
+        start = [self.start, self.in_bucket] if self.start else []
+        content = [self.case, dict(self.files), self.slice, *start]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
     def group(self) -> str:
         """The first word of its kind, by which the report is divided."""
         return self.kind.partition(":")[0]
+
+
+def with_lines(case: Case, kind: str, lines: Sequence[str], names: Sequence[str], **parts: Any) -> Mutant:
+    """Returns a case with more lines at its end, of which the last has the mistake."""
+    text = case.text + "".join(f"{line}\n" for line in lines)
+    what, line = "; ".join(lines) or f"on {parts.get('slice')}", text.count("\n") if lines else 0
+    return Mutant(case.name, kind, what, {case.file: text}, case.file, line, tuple(names), **parts)
 
 
 def replaced(text: str, line: int, new: str) -> str:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+import tempfile
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from t5x_harness.spec import Mode, RunResult, RunSpec
 from t5x_harness.system.network import run_environment
 from t5x_harness.workers.errors import RunRaised, RunTimedOut, WorkerError
 
+from .checkpoints import PREPARATIONS, Preparation
 from .constant import constant_predictions
 from .mutant import CASES_OF_TASKS, PROJECT, Case, Mutant
 from .oracle import FACTORY
@@ -26,6 +28,9 @@ _NO_RATE = "utils.create_learning_rate_scheduler.base_learning_rate = 0.0"
 _SECONDS = 120.0
 _FOLDER = "FOLDER"
 """In a case's text, the folder of the campaign, where the checkpoint is."""
+
+_START = "START"
+"""In a mutant's text, the folder of checkpoints that is prepared for it."""
 
 
 class Campaign:
@@ -41,7 +46,9 @@ class Campaign:
         self._zygote = worker_for(self.runtime)
         self._pool = RunPool(timeout=_SECONDS)
         self._known = self.folder / "oracle"
-        self._known.mkdir(parents=True, exist_ok=True)
+        self._buckets = self.folder / "buckets"
+        for each in (self._known, self._buckets):
+            each.mkdir(parents=True, exist_ok=True)
         self._cases = {case.name: case for case in CASES_OF_TASKS}
         self._lock = threading.RLock()
         self._usual: dict[str, frozenset[str]] = {}
@@ -111,11 +118,43 @@ class Campaign:
             case = self._cases["pretrain"]
             self._written(case, case.text, keep=first)
 
+    def _prepared(self, name: str) -> Path:
+        """Returns a bucket with the folder of checkpoints that a preparation makes; it is made once.
+
+        Raises:
+          RuntimeError: T5X does not run what is to write the checkpoints.
+        """
+        bucket = self._buckets / f"mine-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        with self._lock:
+            if not bucket.is_dir():
+                made = self._made(PREPARATIONS[name])
+                with tempfile.TemporaryDirectory(dir=self.folder) as temporary:
+                    folder = Path(shutil.copytree(made, Path(temporary) / "bucket" / "model"))
+                    PREPARATIONS[name].change(folder)
+                    folder.parent.rename(bucket)
+        return bucket
+
+    def _made(self, preparation: Preparation) -> Path:
+        """Returns the folder into which T5X trains the checkpoints of a preparation."""
+        case = self._cases["pretrain"]
+        text = "".join((case.text, *(f"{line}\n" for line in preparation.lines)))
+        model = (PROJECT / "model.gin").read_text(encoding="utf-8")
+        for old, new in preparation.model:
+            text, model = text.replace(old, new), model.replace(old, new)
+        mutant = Mutant(case.name, "made", "", {case.file: text, "model.gin": model}, case.file, 0)
+        folder = self.folder / "made" / mutant.key
+        if not folder.is_dir():
+            self._fine(case, mutant, keep=folder)
+        return folder
+
     def _written(self, case: Case, text: str, keep: Path | None = None) -> Mapping[str, Any]:
-        mutant = Mutant(case.name, "unchanged", "", {case.file: text}, case.file, 0)
+        return self._fine(case, Mutant(case.name, "unchanged", "", {case.file: text}, case.file, 0), keep)
+
+    def _fine(self, case: Case, mutant: Mutant, keep: Path | None = None) -> Mapping[str, Any]:
         verdict = self._judged(case, mutant, None, None, keep)
         if verdict.ending is not Ending.FINE:
-            raise RuntimeError(f"T5X does not run {case.name}: {verdict.ending} {verdict.text}")
+            what = f"{case.name} ({mutant.kind})"
+            raise RuntimeError(f"T5X does not run {what}: {verdict.ending} {verdict.text}")
         return verdict.values
 
     def _judged(
@@ -166,20 +205,27 @@ class Campaign:
         folder = self.folder / f"{mutant.key}-{by}" / "project"
         shutil.rmtree(folder.parent, ignore_errors=True)
         shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        start = folder.parent / "start"
+        if mutant.start:
+            bucket = self._prepared(mutant.start)
+            shutil.copytree(bucket, start)
+        seen = f"gs://{bucket.name}" if mutant.in_bucket and by == "harness" else str(start)
         for file in folder.iterdir():
             text = mutant.files.get(file.name) or file.read_text(encoding="utf-8")
-            file.write_text(text.replace(_FOLDER, str(self.folder)), encoding="utf-8", newline="")
+            text = text.replace(_FOLDER, str(self.folder)).replace(_START, f"{seen}/model")
+            file.write_text(text, encoding="utf-8", newline="")
         return folder
 
     def _spec(self, mutant: Mutant, folder: Path, *bindings: str) -> RunSpec:
         case = self._cases[mutant.case]
-        return RunSpec(
+        spec = RunSpec(
             (case.file,),
             bindings=bindings,
             mode=case.mode if bindings else None,
             slice=mutant.slice,
             cwd=str(folder),
         )
+        return spec.with_settings(gcs_root=str(self._buckets)) if mutant.in_bucket else spec
 
 
 def _values(output: Path) -> dict[str, Any]:

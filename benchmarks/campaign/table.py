@@ -14,8 +14,8 @@ def rows(judgments: Sequence[Judgment]) -> Iterator[tuple[str, ...]]:
     for group in (*groups, ""):
         some = [each for each in judgments if not group or each.mutant.group == group]
         wasted = [each for each in some if each.verdict.ending.is_failure]
-        fine = [each for each in some if each.verdict.ending == "fine"]
-        same = [each for each in some if each.verdict.ending.is_silent]
+        fine = [each for each in some if each.is_fine]
+        same = [each for each in some if each.is_silent]
         yield (
             group or "all",
             str(len(some)),
@@ -53,7 +53,7 @@ def survivors(judgments: Sequence[Judgment]) -> Iterator[tuple[str, Judgment]]:
             yield "another place", each
         elif each.is_false_alarm:
             yield "false alarm", each
-        elif each.verdict.ending.is_silent and not each.is_noted:
+        elif each.is_silent and not each.is_noted:
             yield "no note", each
 
 
