@@ -217,9 +217,10 @@ FILES = {
          f"there is no module t5 (for t5.data.mixtures){STANDINS_OF_T5}", f"install it: {INSTALL_T5}"),
         (RUN + "import t5.data.preprocessors\n", "GIN15 error 10",
          "there is no module t5 (for t5.data.preprocessors)", f"install it: {INSTALL_T5}"),
-        (RUN + "TASK_FEATURE_LENGTHS = {'inputs': '128', 'targets': 8}\n", "GIN08 error 10", "the length of inputs in "
-         "TASK_FEATURE_LENGTHS is the string '128', and a number is needed (read by "
-         "train/utils.DatasetConfig.task_feature_lengths in t5x/configs/runs/pretrain.gin:55)", "write 'inputs': 128"),
+        (RUN + "TASK_FEATURE_LENGTHS = {'inputs': '128', 'targets': 8}\n", "GIN08 error 10",
+         "TASK_FEATURE_LENGTHS['inputs'] = '128' is a string, and a number is needed (read by "
+         "train/utils.DatasetConfig.task_feature_lengths in t5x/configs/runs/pretrain.gin:55)",
+         "take the quotes away: TASK_FEATURE_LENGTHS['inputs'] = 128"),
         (RUN + "utils.SaveCheckpointConfig:\n  keep = 2\n  keep = 3\n", "GIN34 warning 11",
          "utils.SaveCheckpointConfig.keep = 2 is bound again in line 12, to 3", "remove one of the two"),
         (RUN + "BATCH_SIZE = 8\ntrain/utils.DatasetConfig.batch_size = 16\n"
@@ -501,5 +502,7 @@ def test_bindings_that_a_controller_would_drop(folder: Folder) -> None:
 @pytest.mark.parametrize("value", ["@utils.gone", "{'': @utils.gone, '': 1}"])
 def test_an_unknown_name_in_a_block_is_reported_once_at_its_own_line(folder: Folder, value: str) -> None:
     """Gin looks up a reference even if a later item of the dict has the same key, and so replaces it."""
-    found = folder.findings(f"{RUN}utils.SaveCheckpointConfig:\n  keep = 1\n  period = 10\n  dtype = {value}\n")
+    found = folder.findings(
+        f"{RUN}utils.SaveCheckpointConfig:\n  keep = 1\n  period = 10\n  checkpoint_manager_cls = {value}\n"
+    )
     assert [(f.location and f.location.line, f.message) for f in found] == [(13, "t5x.utils has no gone")]

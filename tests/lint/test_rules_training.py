@@ -86,14 +86,14 @@ def restored(path: str) -> str:
          "utils.RestoreCheckpointConfig.path = 'gs://bkt/t5/model.ckpt-50' is not a folder, and restore mode "
          "'latest' needs one", "bind utils.RestoreCheckpointConfig.mode = 'specific'"),
         (RUN + f"{SAVE}.dtype = 'fp32'\n", "CKP20 error 10",
-         "utils.SaveCheckpointConfig.dtype = 'fp32' is none of 'float32', 'bfloat16' and None",
-         "write utils.SaveCheckpointConfig.dtype = 'float32'"),
+         "utils.SaveCheckpointConfig.dtype cannot be 'fp32': T5X saves parameters in no other dtype, given as text, "
+         "and dies", "did you mean 'float32'?"),
         (RUN + f"{SAVE}.dtype = 'float16'\n", "CKP20 error 10",
-         "utils.SaveCheckpointConfig.dtype = 'float16' is none of 'float32', 'bfloat16' and None",
-         "write utils.SaveCheckpointConfig.dtype = 'bfloat16'"),
+         "utils.SaveCheckpointConfig.dtype cannot be 'float16': T5X saves parameters in no other dtype, given as text, "
+         "and dies", "did you mean 'bfloat16'?"),
         (RUN + f"{RESTORE}.dtype = 'int8'\n", "CKP20 error 10",
-         "utils.RestoreCheckpointConfig.dtype = 'int8' is none of 'float32', 'float16', 'bfloat16' and None",
-         "use one of 'float32', 'float16', 'bfloat16'"),
+         "utils.RestoreCheckpointConfig.dtype cannot be 'int8': T5X restores parameters in no other dtype, given as "
+         "text, and dies", "give 'float32', 'bfloat16', 'float16' or None"),
         (run("infer", SCORES), "INF09 note 10",
          "mode 'score' gives scores of parameters that are rounded to bfloat16 (t5x/configs/runs/infer.gin:55)",
          "for the scores of training bind utils.RestoreCheckpointConfig.dtype = 'float32'"),
@@ -178,20 +178,23 @@ def restored(path: str) -> str:
          "partitioning.PjitPartitioner.model_parallel_submesh = (1, 2, 1) has 3 numbers, and a slice has four "
          "dimensions: x, y, z and the cores of a chip", "give four, such as (2, 2, 1, 2) for eight devices of a v3"),
         (NETWORK + "dtype = 'bfloat15'\n", "GIN35 error 11",
-         "network.T5Config.dtype = 'bfloat15': there is no type of this name", "did you mean 'bfloat16'?"),
+         "network.T5Config.dtype cannot be 'bfloat15': T5X dies because JAX knows no dtype of this name",
+         "did you mean 'bfloat16'?"),
         (NETWORK + "dtype = 'bf16'\n", "GIN35 error 11",
-         "network.T5Config.dtype = 'bf16': there is no type of this name", "did you mean 'bfloat16'?"),
+         "network.T5Config.dtype cannot be 'bf16': T5X dies because JAX knows no dtype of this name",
+         "did you mean 'bfloat16'?"),
         (NETWORK + "dtype = 'flaot32'\n", "GIN35 error 11",
-         "network.T5Config.dtype = 'flaot32': there is no type of this name", "did you mean 'float32'?"),
+         "network.T5Config.dtype cannot be 'flaot32': T5X dies because JAX knows no dtype of this name",
+         "did you mean 'float32'?"),
         (SCALABLE + "'minmal'\n", "MOD03 warning 4",
-         "there is no remat policy 'minmal': T5X takes it for 'full', and computes each layer twice",
-         "write network.T5Config.remat_policy = 'minimal'"),
+         "network.T5Config.remat_policy cannot be 'minmal': T5X takes any other text for 'full' and computes every "
+         "layer twice", "did you mean 'minimal'?"),
         (SCALABLE + "'None'\n", "MOD03 warning 4",
-         "there is no remat policy 'None': T5X takes it for 'full', and computes each layer twice",
-         "write network.T5Config.remat_policy = 'none'"),
+         "network.T5Config.remat_policy cannot be 'None': T5X takes any other text for 'full' and computes every "
+         "layer twice", "did you mean 'none'?"),
         (SCALABLE + "'dots'\n", "MOD03 warning 4",
-         "there is no remat policy 'dots': T5X takes it for 'full', and computes each layer twice",
-         "use one of 'none', 'minimal', 'full'"),
+         "network.T5Config.remat_policy cannot be 'dots': T5X takes any other text for 'full' and computes every "
+         "layer twice", "give 'none', 'minimal', 'full' or None"),
         (RUN + "DROPOUT_RATE = 10\n", "GIN36 error 10", "DROPOUT_RATE = 10 is out of range (read by "
          "network.T5Config.dropout_rate in t5x/examples/t5/t5_1_1/base.gin:58): it is the share that is "
          "dropped: at 1 nothing is left to train on, and beyond 0 and 1 the activations have a wrong scale",
@@ -394,8 +397,8 @@ def test_what_a_given_bucket_lacks_is_missing(folder: Folder) -> None:
 def test_float_lengths_are_found_through_an_include(folder: Folder) -> None:
     folder.write({"data.gin": "TASK_FEATURE_LENGTHS = {'inputs': 512.0, 'targets': 8}\n"})
     finding = folder.only(RUN + "include 'data.gin'\n", "GIN09")
-    assert finding.message.startswith("the length of inputs in TASK_FEATURE_LENGTHS is the float 512.0, and a whole")
-    assert finding.fix == "write 'inputs': 512"
+    assert finding.message.startswith("TASK_FEATURE_LENGTHS['inputs'] = 512.0 is a float, and a whole number is needed")
+    assert finding.fix == "write TASK_FEATURE_LENGTHS['inputs'] = 512"
     assert finding.location == Location("data.gin", 1, (Location("run.gin", 10),))
 
 

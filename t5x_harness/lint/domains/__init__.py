@@ -22,7 +22,7 @@ class Parameter:
     Attributes:
       domain: the values that T5X accepts and uses.
       outside: a clause that says what happens with others; may be empty.
-      severity: that of a value outside the domain.
+      severity: that of a value outside the domain. A value that T5X only asks whether it is true is a warning.
       code: the mistake of which such a value is, if it has a rule of its own; else empty.
     """
 
@@ -52,7 +52,7 @@ def parameters_of(target: str) -> Mapping[str, Parameter]:
 
 
 def _of(entry: str | Mapping[str, str]) -> Parameter:
-    if isinstance(entry, str):
-        return Parameter(parse(entry))
-    severity = Severity(entry.get("severity", Severity.ERROR))
-    return Parameter(parse(entry["is"]), entry.get("outside", ""), severity, entry.get("code", ""))
+    entry = {"is": entry} if isinstance(entry, str) else entry
+    domain = parse(entry["is"])
+    usual = Severity.WARNING if domain.is_truth else Severity.ERROR
+    return Parameter(domain, entry.get("outside", ""), Severity(entry.get("severity", usual)), entry.get("code", ""))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import enum
 import functools
 import math
 import re
@@ -17,20 +19,33 @@ Sibling = Callable[[str], Any]
 """Returns the value of another parameter of the same configurable; None if it is not known to be a number."""
 
 
+class Kind(enum.Enum):
+    """What is wrong with a value.
+
+    ``QUOTED``: a text that spells a value of the right type. ``FLOAT``: a float where whole numbers are needed.
+    ``RANGE``: a number of the right type. ``OTHER``: anything else.
+    """
+
+    QUOTED = enum.auto()
+    FLOAT = enum.auto()
+    RANGE = enum.auto()
+    OTHER = enum.auto()
+
+
 @dataclasses.dataclass(frozen=True)
 class Misfit:
     """A part of a value that its domain does not have.
 
     Attributes:
+      kind: what is wrong with it.
       value: the part, or the whole value.
       within: where it is in the whole value, such as ``['inputs']``; empty for the whole.
-      is_out_of_range: whether it is a number of the right type.
       domain: what is needed in its place.
     """
 
+    kind: Kind
     value: Any
     within: str
-    is_out_of_range: bool
     domain: Domain
 
 
@@ -156,8 +171,7 @@ class Domain:
             return None
         fitting = [atom for atom in self.alternatives if atom.accepts(value, sibling)]
         if not fitting:
-            in_type = any(isinstance(atom, _Number) and atom.is_of_type(value) for atom in self.alternatives)
-            return Misfit(value, within, in_type, self)
+            return Misfit(self._kind(value), value, within, self)
         found: Misfit | None = None
         for atom in fitting:
             misfits = (d.misfit(part, sibling, within + at) for at, part, d in atom.parts(value))
@@ -166,9 +180,31 @@ class Domain:
                 return None
         return found
 
+    def _kind(self, value: Any) -> Kind:
+        """Returns what is wrong with a value that no alternative accepts."""
+        numbers = [atom for atom in self.alternatives if isinstance(atom, _Number)]
+        if isinstance(value, float) and any(atom.is_whole for atom in numbers):
+            return Kind.FLOAT
+        if any(atom.is_of_type(value) for atom in numbers):
+            return Kind.RANGE
+        spelled = literal(value) if isinstance(value, str) else NOT_A_LITERAL
+        if spelled is NOT_A_LITERAL:
+            return Kind.OTHER
+        is_number = bool(numbers) and isinstance(spelled, (int, float))
+        return Kind.QUOTED if is_number or any(atom.is_of_type(spelled) for atom in self.alternatives) else Kind.OTHER
+
+    @property
+    def is_truth(self) -> bool:
+        """Whether all that it asks of a value is whether Python takes it for true."""
+        return all(
+            atom in (_NAMED["bool"], _NAMED["None"], _NAMED["True"], _NAMED["False"]) for atom in self.alternatives
+        )
+
     @property
     def choices(self) -> tuple[str, ...]:
-        """The texts that it lists, if it takes no others."""
+        """The texts that it lists, or the names of types; empty if it takes other texts too."""
+        if _NAMED["dtype"] in self.alternatives:
+            return _TYPES
         if any(isinstance(atom, _Text) for atom in self.alternatives):
             return ()
         return tuple(a.value for a in self.alternatives if isinstance(a, _Literal) and isinstance(a.value, str))
@@ -194,7 +230,11 @@ def _compiles(text: str) -> bool:
 
 _DTYPES = re.compile(
     r"bool|float|int|uint|half|single|double|(?:bfloat16|float(?:16|32|64|128)|u?int(?:2|4|8|16|32|64))"
-    r"|complex(?:64|128)|float[48]_\w+|[<>=|].*"
+    r"|complex(?:64|128)|float[48]_\w+|[<>=|].*|[?A-Za-z]\d*"
+)
+_TYPES = (
+    *("bfloat16", "float16", "float32", "float64", "int8", "int16", "int32", "int64"),
+    *("uint8", "uint16", "uint32", "uint64", "bool"),
 )
 _NAMED: dict[str, Atom] = {
     "None": _Literal("None", None),
@@ -207,6 +247,19 @@ _NAMED: dict[str, Atom] = {
     "dtype": _Text("a type such as 'float32'", lambda text: _DTYPES.fullmatch(text) is not None, takes_objects=True),
     "any": Atom("anything"),
 }
+
+
+NOT_A_LITERAL = object()
+
+
+@functools.lru_cache(maxsize=1024)
+def literal(text: str) -> Any:
+    """Returns the number, boolean, None, tuple, list or dict that a text spells; NOT_A_LITERAL for any other text."""
+    try:
+        value = ast.literal_eval(text.strip()) if len(text) <= 1000 else text
+    except (SyntaxError, ValueError, TypeError, RecursionError, MemoryError):
+        return NOT_A_LITERAL
+    return value if value is None or isinstance(value, (bool, int, float, list, tuple, dict)) else NOT_A_LITERAL
 
 
 @functools.lru_cache(maxsize=4096)

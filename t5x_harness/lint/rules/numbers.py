@@ -1,4 +1,4 @@
-"""GIN09, GIN23, MSH02, MSH03 and MSH14: numbers that T5X, a slice, or the comment next to them contradicts."""
+"""GIN23, MSH02, MSH03 and MSH14: numbers that T5X, a slice, or the comment next to them contradicts."""
 
 import math
 import re
@@ -8,37 +8,21 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
 from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value
-from t5x_harness.lint.edits import set_literal, statement_at
+from t5x_harness.lint.edits import statement_at
 from t5x_harness.lint.rule import (
     ConfiguredObject,
     Context,
     ParameterValue,
-    evaluates,
     run_function,
-    save_config,
     where,
 )
-from t5x_harness.spec import Mode, Severity
+from t5x_harness.spec import Severity
 
 NETWORK_CONFIGS = (
     "t5x.examples.t5.network.T5Config",
     "t5x.examples.scalable_t5.network.T5Config",
     "t5x.examples.decoder_only.network.TransformerConfig",
 )
-_NETWORK = (
-    *("vocab_size", "emb_dim", "num_heads", "num_encoder_layers", "num_decoder_layers", "num_layers"),
-    *("head_dim", "mlp_dim"),
-)
-COUNTS: Mapping[str, tuple[str, ...]] = {
-    "__main__.train": ("total_steps", "eval_steps", "eval_period", "relative_steps", "stats_period", "gc_period"),
-    "__main__.infer": ("checkpoint_period", "shard_id", "num_shards"),
-    "t5x.utils.DatasetConfig": ("batch_size",),
-    "t5x.utils.SaveCheckpointConfig": ("period",),
-    "t5x.partitioning.PjitPartitioner": ("num_partitions",),
-    "t5x.trainer.Trainer": ("num_microbatches",),
-    **dict.fromkeys(NETWORK_CONFIGS, _NETWORK),
-}
-LENGTHS: Mapping[str, tuple[str, ...]] = {"t5x.utils.DatasetConfig": ("task_feature_lengths",)}
 
 
 def literals(
@@ -57,64 +41,6 @@ def literals(
 def read_as(binding: Binding, given: Binding | MacroBinding) -> str:
     """Names the parameter that reads a macro's value; returns an empty text if the parameter itself is bound."""
     return f" (read by {binding} in {where(binding.location)})" if given is not binding else ""
-
-
-GIN09 = Rule(
-    "GIN09",
-    "float where a whole number is needed",
-    why=(
-        "1e6 is a float in Gin. As TRAIN_STEPS it fails with `'float' object cannot be interpreted as an integer`, "
-        "after compilation or, if it is longer than an epoch, in the last epoch, when the whole run is spent."
-    ),
-    bad=training("TRAIN_STEPS = 1e4", at="TRAIN_STEPS = 1e4"),
-    good=training("TRAIN_STEPS = 10_000"),
-)
-
-
-@GIN09
-def float_for_count(context: Context) -> Iterator[Found]:
-    """Finds each count and feature length that is a float."""
-    yield from _lengths(context)
-    for binding, given in literals(context, COUNTS):
-        value = given.value
-        if isinstance(value, float):
-            whole = f"{int(value):_}" if value.is_integer() else None
-            is_exact = whole is not None and abs(value) < 2**53  # above it, a float cannot represent every whole number
-            yield Found(
-                f"{given} = {format_value(value)} is a float, and a whole number is needed{read_as(binding, given)}",
-                given,
-                f"write {given} = {whole}" if whole else "give a whole number",
-                severity=Severity.ERROR if _is_fatal(context, binding) else Severity.WARNING,
-                edits=set_literal(context.program, given.location, value, whole) if whole and is_exact else (),
-            )
-
-
-def _lengths(context: Context) -> Iterator[Found]:
-    """Yields a finding for each feature length that is a float."""
-    for binding, given in literals(context, LENGTHS):
-        for feature, length in given.value.items() if isinstance(given.value, dict) else ():
-            if isinstance(length, float):
-                yield Found(
-                    f"the length of {feature} in {given} is the float {length}, and a whole number is needed"
-                    f"{read_as(binding, given)}",
-                    given,
-                    f"write {feature!r}: {int(length)}" if length.is_integer() else "give a whole number",
-                )
-
-
-def _is_fatal(context: Context, binding: Binding) -> bool:
-    """Returns whether T5X counts with a float; of several periods, it does so only with the smallest."""
-    train, save = run_function(context, Mode.TRAIN), save_config(context)
-    if not train or binding.param not in ("eval_period", "gc_period", "stats_period", "period"):
-        return True
-    periods = [
-        train.value("eval_period") if evaluates(train) else None,
-        save.value("period"),
-        train.value("gc_period"),
-    ]
-    steps = min((p for p in periods if isinstance(p, (int, float)) and p > 0), default=math.inf)
-    value = context.program.resolve(binding).value
-    return value < steps if binding.param == "stats_period" else isinstance(steps, float) and value == steps
 
 
 _NUMBER = r"\d[\d_]*"

@@ -1,9 +1,9 @@
-"""CKP04, CKP05, CKP17, CKP18 and CKP19: checkpoints that a run cannot start from as the config asks."""
+"""CKP04, CKP05, CKP17, CKP18, CKP19 and INF09: checkpoints that a run cannot start from, or not as the config asks."""
 
 import re
 from collections.abc import Iterator
 
-from t5x_harness.findings.rule import FILES, FOLDER, Found, Rule, restored_from, trained, training
+from t5x_harness.findings.rule import FILES, FOLDER, Example, Found, Rule, restored_from, run_head, trained, training
 from t5x_harness.gin.values import Reference, format_value
 from t5x_harness.lint.rule import (
     ConfiguredObject,
@@ -14,7 +14,7 @@ from t5x_harness.lint.rule import (
     run_function,
     save_config,
 )
-from t5x_harness.spec import Mode
+from t5x_harness.spec import Mode, Severity
 from t5x_harness.system.misspelling import closest
 
 _WRITTEN = {"model/checkpoint_1000": trained()}
@@ -284,3 +284,31 @@ def tensor_flow_checkpoint(context: Context) -> Iterator[Found]:
             path.at,
             f"bind {path.sibling('mode')} = 'specific'",
         )
+
+
+_SCORING = run_head("infer", "import __main__ as infer_script", "from t5x import utils")
+_SCORING += "infer_script.infer.mode = 'score'\n"
+
+
+@Rule(
+    "INF09",
+    "scores from parameters rounded to bfloat16",
+    severity=Severity.NOTE,
+    why=(
+        "T5X's infer.gin restores parameters as bfloat16, which keeps two to three decimal digits of each, while "
+        "training and its evaluation use float32: the same model gives other scores."
+    ),
+    bad=Example(_SCORING, at="infer_script.infer.mode"),
+    good=Example(_SCORING + "utils.RestoreCheckpointConfig.dtype = 'float32'\n"),
+)
+def scores_in_bfloat16(context: Context) -> Iterator[Found]:
+    """Finds scores that are computed with rounded parameters."""
+    mode = run_function(context, Mode.INFER).parameter("mode")
+    dtype = restore_config(context).parameter("dtype")
+    if mode is None or dtype is None or mode.value not in ("score", "predict_with_aux") or dtype.value != "bfloat16":
+        return
+    yield Found(
+        f"mode {mode.value!r} gives scores of parameters that are rounded to bfloat16 ({dtype.at.location})",
+        mode.at if context.in_t5x(dtype.at.location) else dtype.at,
+        f"for the scores of training bind {dtype.binding} = 'float32'",
+    )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.findings.rule import Found, Rule, training
 from t5x_harness.lint.rules.names import GIN20
 from t5x_harness.lint.rules.numbers import MSH02, MSH03, uneven_batch
-from t5x_harness.lint.rules.strings import GIN08
+from t5x_harness.lint.rules.values import GIN08
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:

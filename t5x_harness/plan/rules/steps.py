@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.findings.rule import Found, Rule, training
 from t5x_harness.gin.config import BindingKey
-from t5x_harness.lint.rules.numbers import GIN09
 from t5x_harness.lint.rules.saving import CKP23
 from t5x_harness.lint.rules.steps import CKP01, CKP02, FACTORS, GIN24, GIN26, MSH12
+from t5x_harness.lint.rules.values import GIN09
 from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
