@@ -14,7 +14,6 @@ from t5x_harness.settings.configuration import Configuration, files_of, require_
 from t5x_harness.settings.forms import SettingsError, count, duration
 from t5x_harness.settings.options import RUNS, option_of
 from t5x_harness.settings.project import find_project
-from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import RunSpec
 from t5x_harness.system.texts import masked
 from t5x_harness.vertex.container import STRATEGIES
@@ -213,7 +212,7 @@ def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
     """Returns the runs, after checking for everything that would make it pointless to start them.
 
     Raises:
-      UsageError: there is nothing to run, a file is missing, or there is no such slice or runtime.
+      UsageError: there is nothing to run, a file is missing, or there is no such runtime.
       ModelDirError: a run cannot have the folder that it requests.
       ProjectError: pyproject.toml has a mistake in it.
     """
@@ -223,15 +222,13 @@ def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
 
     try:
         specs = specs_of(arguments, Path.cwd())
-        for name in dict.fromkeys(spec.slice for spec in specs):
-            get_slice(name)
         if missing := [each for spec in specs for each in missing_gin_files(spec)]:
             raise UsageError(missing[0])
         data = getattr(arguments, "tfds_data_dir", None)  # lint has none
         if data and "://" not in data and not os.path.isdir(data):
             raise UsageError(f"--tfds_data_dir: there is no folder {data}")
         ensure_model_dirs(specs)
-    except (SliceError, RuntimeChoiceError) as error:
+    except RuntimeChoiceError as error:
         raise UsageError(str(error)) from None
     return specs
 

@@ -17,7 +17,6 @@ from t5x_harness.report.report import Report
 from t5x_harness.runs.run import Run
 from t5x_harness.runtime.choice import runtime_of
 from t5x_harness.settings.project import find_project
-from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import RunSpec, Stage
 
 EPILOG = """\
@@ -107,13 +106,7 @@ def _run_if(arguments: argparse.Namespace) -> RunIf:
 
 def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
     """Returns whether the user named the slice of a run; otherwise it is the default slice."""
-    if arguments.slice is None and "slice" not in find_project(Path(spec.cwd)).layer:
-        return False
-    try:
-        get_slice(spec.slice)
-    except SliceError as error:
-        raise UsageError(str(error)) from None
-    return True
+    return arguments.slice is not None or "slice" in find_project(Path(spec.cwd)).layer
 
 
 def _may_change(arguments: argparse.Namespace, specs: Sequence[RunSpec]) -> Callable[[Path], bool]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from t5x_harness.findings.printable import printable
+from t5x_harness.settings.forms import fitting
 from t5x_harness.system.misspelling import did_you_mean
-from t5x_harness.system.texts import unfit
 
 _CHOICE = re.compile(
     r"invalid choice: (?P<word>'(?:[^'\\]|\\.)*'|\"[^\"]*\") \(choose from (?P<choices>.*)\)\Z", re.DOTALL
@@ -21,8 +21,7 @@ _NAME = re.compile(r"--?[A-Za-z][\w-]*")
 class _Checked(argparse.Action):
     """Keeps the value of an option or of an argument after checking what is wrong for each of them.
 
-    An empty value is refused, because it is a variable of the shell that is not set: ``--model_dir=$DIR``. So are two
-    different values of an option that has one.
+    Two different values of an option that has one are refused.
     """
 
     def __call__(
@@ -53,13 +52,13 @@ class _Checked(argparse.Action):
         setattr(namespace, self.dest, values)
 
     def _check(self, word: Any, option_string: str | None) -> None:
-        if word in ("", ()) and option_string is not None:
-            raise argparse.ArgumentError(self, "is empty: give a value, or leave the option out")
-        has_lines = "=" in str(self.metavar)  # a binding, or a variable of a container
-        if isinstance(word, Path):
-            word = os.fspath(word)
-        if isinstance(word, str) and (why := unfit(word, has_lines=has_lines)) and not os.path.exists(word):
-            raise argparse.ArgumentError(self, f"{shown(word)} {why}")
+        text = "" if word == () else os.fspath(word) if isinstance(word, Path) else word
+        if not isinstance(text, str) or (not text and option_string is None):
+            return
+        try:
+            fitting(text, has_lines="=" in str(self.metavar))  # a binding, or a variable of a container
+        except argparse.ArgumentTypeError as error:
+            raise argparse.ArgumentError(self, str(error)) from None
 
 
 class _CheckedList(_Checked):
@@ -79,7 +78,7 @@ class CheckedParser(argparse.ArgumentParser):
         self.register("action", "append", _CheckedList)
 
     def error(self, message: str) -> NoReturn:
-        """Prints the usage and a message, and exits with 2."""
+        """Prints a message as one line, as for other mistakes in usage, and exits with 2."""
         if found := _CHOICE.search(message):
             word = found["word"]
             choices = _WORD.findall(found["choices"])
@@ -87,7 +86,8 @@ class CheckedParser(argparse.ArgumentParser):
                 f"{message[: found.start()]}invalid choice: {word}{did_you_mean(word[1:-1], choices)} (choose from "
             )
             message += f"{', '.join(choices)})"
-        super().error(printable(message).replace("\n", "\\n"))
+        line = printable(message).replace("\n", "\\n")
+        self.exit(2, f"t5x-harness: {line}\n")
 
     @property
     def options(self) -> set[str]:

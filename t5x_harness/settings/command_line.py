@@ -168,6 +168,10 @@ def add_option_to_pytest(option: Option, add_option: Callable[..., None], add_in
     # House rules for help texts: start with a capital, no period at the end, name the default.
     text = option.full_help[0].upper() + option.full_help[1:]
     about = {"dest": _dest(option), **argparse_arguments(option)}
+    # Words are checked when a session reads them: pytest's own errors are four lines for each.
+    about.pop("type", None)
+    if choices := about.pop("choices", ()):
+        about.setdefault("metavar", f"{{{','.join(choices)}}}")
     if option.pytest:
         add_option(*option.pytest, help=text, **about)
     if option.old:
@@ -203,19 +207,28 @@ def layers_of(
       cwd: the folder in which runs work.
 
     Raises:
-      SettingsError: a variable or an ini value is impossible.
+      SettingsError: an option, a variable or an ini value is impossible.
     """
     options = [option for option in options if option.pytest or option.ini]
-    given = {option.field: get_option(_dest(option)) for option in options if option.pytest}
-    kept = {option.field: get_ini(option.ini) for option in options if option.ini}
-    for option in options:
-        if isinstance(word := kept.get(option.field), str) and word:
-            kept[option.field] = from_word(option, option.ini, word)
+    given = {
+        option.field: _from_words(option, pytest_name(option), get_option(_dest(option)))
+        for option in options
+        if option.pytest
+    }
+    kept = {
+        option.field: _from_words(option, option.ini, get_ini(option.ini) or None) for option in options if option.ini
+    }
     return (
         layer_of(options, given, pytest_name, here, cwd),
         layer_of_variables(options, environment),
         layer_of(options, kept, lambda option: option.ini, here, cwd),
     )
+
+
+def _from_words(option: Option, source: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [from_word(option, source, str(word)) for word in value]
+    return from_word(option, source, value) if isinstance(value, str) else value
 
 
 def _dest(option: Option) -> str:

@@ -5,6 +5,7 @@ name of the option.
 """
 
 import argparse
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +15,8 @@ from typing import Any
 from t5x_harness.buckets.emulated import buckets_in
 from t5x_harness.promotion.marker import LARGEST, seconds_of
 from t5x_harness.spec.option import Option, OptionForm
-from t5x_harness.system.texts import is_on
+from t5x_harness.system.texts import is_on, unfit
+from t5x_harness.vertex.target import fault_of
 
 Layer = Mapping[str, Any]
 """The options that one source sets, by field; those that it leaves open are None or missing."""
@@ -22,6 +24,18 @@ Layer = Mapping[str, Any]
 
 class SettingsError(ValueError):
     """Settings contradict each other, or one has an impossible value; the message names the option."""
+
+
+def fitting(text: str, *, has_lines: bool = False) -> str:
+    """Returns a text that can be a name or a path, or a Gin binding, which may have several lines.
+
+    An empty text is refused, because it is a variable of the shell that is not set: ``--model_dir=$DIR``.
+    """
+    if not text.strip():
+        raise argparse.ArgumentTypeError("is empty: give a value, or leave the option out")
+    if (why := unfit(text, has_lines=has_lines)) and not os.path.exists(text):
+        raise argparse.ArgumentTypeError(f"{text!r} {why}")
+    return text
 
 
 def positive(text: str) -> float:
@@ -79,10 +93,21 @@ def switch(text: str) -> bool:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def tpu_slice(text: str) -> str:
+    """Returns the name of a TPU slice that exists."""
+    from t5x_harness.slices.slice import SliceError, get_slice
+
+    try:
+        get_slice(fitting(text))
+    except SliceError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def folder(text: str) -> str:
     """Returns the absolute path of a folder, which has to exist before anything is run."""
-    if not os.path.isdir(text):
-        raise argparse.ArgumentTypeError(f"there is no folder {os.path.abspath(text)}")
+    if not os.path.isdir(fitting(text)):
+        raise argparse.ArgumentTypeError(f"{text!r}: there is no folder {os.path.abspath(text)}")
     return os.path.abspath(text)
 
 
@@ -103,7 +128,22 @@ _PARSERS: Mapping[OptionForm, Callable[[str], Any]] = {
     OptionForm.FROM_ZERO: from_zero,
     OptionForm.POSITIVE: positive,
     OptionForm.BUCKETS: buckets,
+    OptionForm.BINDINGS: functools.partial(fitting, has_lines=True),
+    OptionForm.SLICE: tpu_slice,
 }
+
+
+def _parser_of(option: Option) -> Callable[[str], Any]:
+    """Returns the parser of one word of an option's values."""
+    if option.form is OptionForm.TARGET:
+        return functools.partial(_part_of_target, option.field)
+    return _PARSERS.get(option.form, fitting)
+
+
+def _part_of_target(field: str, text: str) -> str:
+    if fault := fault_of(field, fitting(text)):
+        raise argparse.ArgumentTypeError(fault)
+    return text
 
 
 def argparse_arguments(option: Option) -> dict[str, Any]:
@@ -113,7 +153,7 @@ def argparse_arguments(option: Option) -> dict[str, Any]:
     about: dict[str, Any] = {
         "metavar": option.metavar,
         "choices": option.choices or None,
-        "type": _PARSERS.get(option.form),
+        "type": _parser_of(option),
     }
     if option.form.is_list:
         about |= {"action": "append", "default": []}
@@ -121,11 +161,11 @@ def argparse_arguments(option: Option) -> dict[str, Any]:
 
 
 def from_word(option: Option, source: str, word: str) -> Any:
-    """Reads the value of an option from a variable or an ini value.
+    """Reads the value of an option from a word that people wrote.
 
     Args:
       option: the option.
-      source: the name of the variable or of the ini value, for messages.
+      source: the name of the option, variable, ini value or key, for messages.
       word: the text.
 
     Raises:
@@ -134,8 +174,12 @@ def from_word(option: Option, source: str, word: str) -> Any:
     if option.choices and word not in option.choices:
         others, last = ", ".join(option.choices[:-1]), option.choices[-1]
         raise SettingsError(f"{source} must be {others} or {last}, not {word!r}")
+    return _read(_parser_of(option), source, word)
+
+
+def _read(parser: Callable[[str], Any], source: str, word: str) -> Any:
     try:
-        return _PARSERS[option.form](word) if option.form in _PARSERS else word
+        return parser(word)
     except argparse.ArgumentTypeError as error:
         raise SettingsError(f"{source} {error}") from None
 
@@ -155,25 +199,28 @@ def from_toml(option: Option, key: str, value: Any, root: Path) -> Any:
     if option.form.is_list:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise ValueError(f"{key} has to be a list of strings, not {value!r}")
-        return tuple(str(Path(root, item)) if option.form.is_path else item for item in value)
+        items = [from_word(option, key, item) for item in value]
+        return tuple(str(Path(root, item)) if option.form.is_path else item for item in items)
     if option.form is OptionForm.FLAG:
         if not isinstance(value, bool):
             raise ValueError(f"{key} has to be true or false, not {value!r}")
         return value
     if option.form is OptionForm.COUNT:
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{key} has to be a whole number of seconds, at least 1, not {value!r}")
+        if type(value) is not int or not 1 <= value <= LARGEST:
+            bound = f"at least 1 and at most {LARGEST}" if isinstance(value, int) and value > LARGEST else "at least 1"
+            raise ValueError(f"{key} has to be a whole number of seconds, {bound}, not {value!r}")
         return value
     if not isinstance(value, str):
         raise ValueError(f"{key} has to be a string, not {value!r}")
     if option.choices and value not in option.choices:
         raise ValueError(f"{key} {value!r} is none of {', '.join(option.choices)}")
     if option.form is OptionForm.BUCKETS:
-        found = str(Path(root, value))
+        found = str(Path(root, _read(fitting, key, value)))
         if not os.path.isdir(found):
-            raise ValueError(f"{key}: there is no folder {found}")
+            raise ValueError(f"{key} {value!r}: there is no folder {found}")
         return buckets_in(found)
-    return str(Path(root, value)) if option.form.is_path else value
+    text: str = from_word(option, key, value)
+    return str(Path(root, text)) if option.form.is_path else text
 
 
 def require_codes(codes: Iterable[str], name: str) -> None:

@@ -93,6 +93,7 @@ def _target(help: str, variable: str, *, in_pytest: bool = True) -> Any:
         key=True,
         prefix="vertex",
         variable=f"{VERTEX_PREFIX}{variable}",
+        form=OptionForm.TARGET,
         metavar=variable,
         commands=_SUBMIT,
         group="where it goes",

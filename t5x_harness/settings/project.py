@@ -207,7 +207,8 @@ class _ProjectReader:
     def _runs(self, table: Mapping[str, Any]) -> tuple[DeclaredRun, ...]:
         runs = table["runs"]
         if not isinstance(runs, list) or not all(isinstance(run, dict) for run in runs):
-            raise self._error("runs are declared as [[tool.t5x_harness.runs]]", _Table(), "runs")
+            message = f"runs are declared as [[tool.t5x_harness.runs]], not as {runs!r}"
+            raise self._error(message, _Table(), "runs")
         declared = [self._run(run, _Table(f"{_TABLE}.runs", index)) for index, run in enumerate(runs)]
         names = [run.name for run in declared]
         for index, name in enumerate(names):
@@ -267,7 +268,7 @@ class _ProjectReader:
     def _part(self, table: Mapping[str, Any], key: str, what: str) -> Mapping[str, Any]:
         value = table.get(key, {})
         if not isinstance(value, dict):
-            raise self._error(f"{key} has to be {what}", _Table(), key)
+            raise self._error(f"{key} has to be {what}, not {value!r}", _Table(), key)
         return value
 
     def _require_known(self, table: Mapping[str, Any], keys: Sequence[str], where: _Table) -> None:

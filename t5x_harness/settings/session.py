@@ -65,7 +65,6 @@ class SessionSettings:
         Raises:
           SettingsError: one of them has a mistake.
         """
-        _ = self.slice_name
         if self.configuration.common.runtime is RuntimeChoice.INSTALLED:
             _ = self.runtime
         self.configuration.with_golden(self.configuration.common, "run")
@@ -104,19 +103,8 @@ class SessionSettings:
 
     @property
     def slice_name(self) -> str:
-        """The slice of configs that do not name one.
-
-        Raises:
-          SettingsError: the slice does not exist.
-        """
-        from t5x_harness.slices.slice import SliceError, get_slice
-
-        name = self.configuration.common.slice
-        try:
-            get_slice(name)
-        except SliceError as error:
-            raise SettingsError(f"slice {error}") from None
-        return name
+        """The slice of configs that do not name one."""
+        return self.configuration.common.slice
 
     def header(self) -> str:
         """Returns a line with the versions and the slice that runs use."""

@@ -19,6 +19,8 @@ class OptionForm(enum.StrEnum):
     """The form in which people write a value."""
 
     TEXT = "text"
+    SLICE = "TPU slice"
+    TARGET = "part of a job's target"
     FLAG = "on or off"
     COUNT = "whole number from 1 up"
     FROM_ZERO = "whole number from 0 up"

@@ -281,6 +281,7 @@ class RunSpec(JsonValue):
         pytest=True,
         ini=True,
         key=True,
+        form=OptionForm.SLICE,
         metavar="NAME",
         commands=READING,
     )

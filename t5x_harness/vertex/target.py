@@ -15,18 +15,41 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from t5x_harness.system.texts import unfit
 from t5x_harness.variables import VERTEX_PREFIX
 
 _TABLE = "[tool.t5x_harness.vertex]"
-_PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]*")  # may begin with a domain, or be a number
-_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
-_EXPERIMENT = re.compile(r"[a-z0-9][a-z0-9-]{0,97}")  # the remaining characters are for the name of the run
 _PART = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_IMAGE = re.compile(
-    rf"(?:[\w.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*(?::[\w][\w.-]*)?(?:@sha256:[0-9a-f]{{64}})?", re.ASCII
+_FORMS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "project": (  # may begin with a domain, or be a number
+            r"[a-z0-9][a-z0-9.:-]*",
+            "is not a project's id: give it as in the console, such as my-project-123, and not its name",
+        ),
+        "location": (r"[a-z]+(?:-[a-z]+)+\d+", "is not a region: give one such as us-central1, not a zone"),
+        "bucket": (
+            r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]",
+            "is not a bucket's name: give the name alone, as my-bucket of gs://my-bucket/folder",
+        ),
+        "image": (
+            rf"(?:[\w.-]+(?::\d+)?/)?{_PART}(?:/{_PART})*(?::[\w][\w.-]*)?(?:@sha256:[0-9a-f]{{64}})?",
+            "is not an image's URI: give one such as us-docker.pkg.dev/my-project/t5x/t5x:1",
+        ),
+        "service_account": (
+            r"[^@\s]+@[^@\s]+\.[^@\s]+|\d{8,}",
+            "is not an account: give its address, such as trainer@my-project.iam.gserviceaccount.com",
+        ),
+        "experiment": (  # the remaining characters are for the name of the run
+            r"[a-z0-9][a-z0-9-]{0,97}",
+            "is not a valid name: lowercase letters, digits and -, at most 98",
+        ),
+        "tensorboard": (
+            r"(?:projects/[^/\s]+/locations/[^/\s]+/tensorboards/)?[\w-]+",
+            "is not a TensorBoard: give its number, or projects/PROJECT/locations/LOCATION/tensorboards/NUMBER",
+        ),
+    }
 )
-_ACCOUNT = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+|\d{8,}")
-_LOCATION = re.compile(r"[a-z]+(?:-[a-z]+)+\d+")
+"""The pattern of each field's values, and what to say of a value that it does not match."""
 
 LONGEST_RUN = 121
 """The most characters that Google's SDK allows for the names of an experiment and one of its runs, joined by ``-``."""
@@ -83,32 +106,10 @@ class VertexTarget:
                 f"set {', '.join(map(variable_of, missing))}, or write {names} into {_TABLE} of pyproject.toml",
                 missing,
             )
-        if not _PROJECT.fullmatch(self.project):
-            raise VertexTargetError(
-                f"project {self.project!r} is not a project's id: give it as in the console, such as my-project-123, "
-                "and not its name"
-            )
-        if self.bucket.startswith("gs://") or not _BUCKET.fullmatch(self.bucket):
-            raise VertexTargetError(
-                f"bucket {self.bucket!r} is not a bucket's name: give the name alone, as my-bucket of gs://my-bucket/folder"
-            )
-        if not _LOCATION.fullmatch(self.location):
-            raise VertexTargetError(
-                f"location {self.location!r} is not a region: give one such as us-central1, not a zone"
-            )
-        if not _IMAGE.fullmatch(self.image):
-            raise VertexTargetError(
-                f"image {self.image!r} is not an image's URI: give one such as us-docker.pkg.dev/my-project/t5x/t5x:1"
-            )
-        if self.service_account is not None and not _ACCOUNT.fullmatch(self.service_account):
-            raise VertexTargetError(
-                f"service_account {self.service_account!r} is not an account: give its address, such as "
-                "trainer@my-project.iam.gserviceaccount.com"
-            )
-        if self.experiment is not None and not _EXPERIMENT.fullmatch(self.experiment):
-            raise VertexTargetError(
-                f"experiment {self.experiment!r} is not a valid name: lowercase letters, digits and -, at most 98"
-            )
+        for name in FIELDS:
+            value = getattr(self, name)
+            if value is not None and (fault := fault_of(name, value)):
+                raise VertexTargetError(f"{name} {fault}")
 
     @property
     def where(self) -> dict[str, str]:
@@ -160,6 +161,16 @@ def placeholders_in(target: VertexTarget, option_of: Callable[[str], str]) -> st
     return f"placeholders, to be given before it is sent: {ways}"
 
 
+def fault_of(field: str, value: Any) -> str:
+    """Returns what is wrong with the value of a field of a target, in words that follow its name; empty if nothing."""
+    if not isinstance(value, str):
+        return f"{value!r} is not a text"
+    if why := unfit(value):
+        return f"{value!r} {why}"
+    pattern, wrong = _FORMS.get(field, ("", ""))
+    return f"{value!r} {wrong}" if pattern and not re.fullmatch(pattern, value, re.ASCII) else ""
+
+
 def find_target(
     given: Mapping[str, str | None],
     environment: Mapping[str, str],
@@ -177,10 +188,18 @@ def find_target(
     Raises:
       VertexTargetError: values are missing, in which case the message names all of them; or one is wrong.
     """
-    found: dict[str, Any] = {
-        name: given.get(name) or environment.get(variable_of(name)) or project.get(name) or otherwise.get(name)
-        for name in FIELDS
-    }
+    found: dict[str, Any] = {}
+    for name in FIELDS:
+        variable = variable_of(name)
+        places = {
+            name: given.get(name),
+            variable: environment.get(variable),
+            f"{name} of {_TABLE}": project.get(name),
+            f"default {name}": otherwise.get(name),
+        }
+        place, found[name] = next(((place, value) for place, value in places.items() if value), ("", None))
+        if place and (fault := fault_of(name, found[name])):
+            raise VertexTargetError(f"{place} {fault}")
     found |= {name: found[name] or "" for name in REQUIRED}  # reported together with all other missing values
     return VertexTarget(**found)
 

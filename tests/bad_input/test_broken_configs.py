@@ -140,9 +140,9 @@ def the_usage_error(result: pytest.RunResult, message: str) -> None:
 
 
 def test_an_unknown_slice_among_the_options_and_in_pyproject(run_pytest: Run, folder: Path) -> None:
-    the_usage_error(run_pytest("good.gin", "--t5x-slice=v3-9"), f"slice {NO_SLICE}")
+    the_usage_error(run_pytest("good.gin", "--t5x-slice=v3-9"), f"--t5x-slice {NO_SLICE}")
     (folder / "pyproject.toml").write_text('[tool.t5x_harness]\nslice = "v3-9"\n')
-    the_usage_error(run_pytest("good.gin"), f"slice {NO_SLICE}")
+    the_usage_error(run_pytest("good.gin"), f"*/pyproject.toml:2: slice {NO_SLICE}")
 
 
 def test_a_mistake_in_pyproject(run_pytest: Run, folder: Path) -> None:

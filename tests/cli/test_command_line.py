@@ -179,7 +179,7 @@ def test_a_folder_stands_for_the_run_configs_below_it(folder: Path, harness: Any
         (["run", "run.gin", "run.gin", "run2.gin", "--model_dir=m"],
          "--model_dir m for 2 runs: two runs cannot write into one folder; run them one at a time"),
         (["run", "run.gin", "--model_dir=run.gin"], "is a file"),
-        (["plan", "run.gin", "--slice=v3-9"], "'v3-9' is not a TPU slice"),
+        (["plan", "run.gin", "--slice=v3-9"], "argument --slice: 'v3-9' is not a TPU slice"),
         (["lint", "empty"], "empty: no run config there, but no gin file"),
     ],
 )  # fmt: skip

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from wrong_values import wrong_words
 
 from t5x_harness.commands.main import COMMANDS, main, parser_of
 
@@ -70,14 +71,8 @@ def wrong_values(action: argparse.Action) -> list[str]:
     """The values that no option of this kind takes, as words of the shell."""
     if action.nargs == 0:
         return ["yes"]
-    wrong = ["", "caf\udce9"]
-    if "=" not in str(action.metavar):
-        wrong.append("a\nb")
-    if action.choices:
-        wrong += [f"{choice}x" for choice in action.choices]
-    if action.metavar in ("N", "SECONDS", "TIME", "PORT"):
-        wrong += ["nan", "inf", "-0.5", "1e999", "'8'", "wrong value", "9" * 30] if action.dest != "step" else []
-    return wrong
+    is_number = action.metavar in ("N", "SECONDS", "TIME", "PORT") and action.dest != "step"
+    return wrong_words(action.choices or (), is_number=is_number, has_lines="=" in str(action.metavar))
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if name != "explain"])
@@ -101,7 +96,7 @@ def test_a_wrong_value_of_an_option_is_refused_in_one_line(
             except Began:
                 status = "accepted"
             shown = capsys.readouterr()
-            lines = [line for line in shown.err.splitlines() if not line.startswith(("usage: ", "   "))]
+            lines = shown.err.splitlines()
             shows_value = not value or value in shown.err or ascii(value)[1:-1] in shown.err
             if status != 2 or len(lines) != 1 or name not in lines[0] or not shows_value or shown.out:
                 answers.append((name, value, status, lines))
@@ -133,8 +128,14 @@ def test_an_option_is_given_once_or_with_one_value(harness: Any) -> None:
         ("lint run.gin --slice=v3-8 b.gin", "'b.gin'; write all arguments that are not options together"),
         ("lint run.gin --slice=v3-9", "--slice: 'v3-9' is not a TPU slice: nearest names: v3-8"),
         ("submit run.gin --vertex=emulated --strategy=SPOTT", "--strategy 'SPOTT': did you mean SPOT?"),
-        ("submit run.gin --vertex=emulated --image=my:image:1", "--image 'my:image:1' is not an image's URI: give one"),
-        ("submit run.gin --vertex=emulated --service-account=me", "--service-account 'me' is not an account: give its"),
+        (
+            "submit run.gin --vertex=emulated --image=my:image:1",
+            "--image: 'my:image:1' is not an image's URI: give one",
+        ),
+        (
+            "submit run.gin --vertex=emulated --service-account=me",
+            "--service-account: 'me' is not an account: give its",
+        ),
         ("run run.gin --tfds_data_dir=dta", "--tfds_data_dir: there is no folder dta"),
         ("serve --env-file=.", "--env-file . is a folder: name a file in it"),
         ("serve --root=run.gin", "--root run.gin is not a folder"),

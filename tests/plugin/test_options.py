@@ -32,10 +32,10 @@ def test_help_teaches_every_option(pytester: pytest.Pytester) -> None:
     ("arguments", "message"),
     [
         *(
-            (f"--t5x-timeout={n}", f"*--t5x-timeout: must be a positive number, not '{n}'*")
+            (f"--t5x-timeout={n}", f"ERROR: --t5x-timeout must be a positive number, not '{n}'")
             for n in ("0", "-3", "soon")
         ),
-        ("--t5x-ahead=all", "*argument --t5x-ahead: must be a whole number from 0 up, not 'all'*"),
+        ("--t5x-ahead=all", "ERROR: --t5x-ahead must be a whole number from 0 up, not 'all'"),
         ("-o t5x_ahead=all", "*t5x_ahead must be a whole number from 0 up, not 'all'*"),
         (
             "-o t5x_tpu_numerics=some",
@@ -43,8 +43,8 @@ def test_help_teaches_every_option(pytester: pytest.Pytester) -> None:
         ),
         ("-o t5x_network=maybe", "ERROR: t5x_network must be forbid or allow, not 'maybe'"),
         ("-o t5x_github_annotations=yes", "*t5x_github_annotations must be auto, always or never, not 'yes'"),
-        ("--standins=some", "*invalid choice: 'some' (choose from 'off', 'missing', 'all')*"),
-        ("--t5x-standins=some", "*invalid choice: 'some' (choose from 'off', 'missing', 'all')*"),
+        ("--standins=some", "ERROR: --t5x-standins must be off, missing or all, not 'some'"),
+        ("--t5x-standins=some", "ERROR: --t5x-standins must be off, missing or all, not 'some'"),
         ("--t5x-select=GIN99", "*--t5x-select: no rule has the code 'GIN99'; did you mean *"),
         ("--t5x-ignore=GIN99", "*--t5x-ignore: no rule has the code 'GIN99'; did you mean *"),
         (
@@ -59,7 +59,7 @@ def test_a_value_that_is_none_is_refused(pytester: pytest.Pytester, arguments: s
     result = pytester.runpytest_subprocess(*arguments.split())
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
-    result.stderr.no_fnmatch_line("*Traceback*")
+    assert len([line for line in result.errlines if line]) == 1
 
 
 def test_t5x_s_own_flags_say_where_includes_and_data_lie(

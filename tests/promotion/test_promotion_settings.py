@@ -117,13 +117,16 @@ def test_an_expression_that_promotes_nothing_says_so(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--t5x-vertex-bucket=gs://b/x"], "*bucket 'gs://b/x' is not a bucket's name: give the name alone*"),
-        (["--t5x-vertex-location=us-central1-a"], "*location 'us-central1-a' is not a region*"),
+        (
+            ["--t5x-vertex-bucket=gs://b/x"],
+            "*--t5x-vertex-bucket 'gs://b/x' is not a bucket's name: give the name alone*",
+        ),
+        (["--t5x-vertex-location=us-central1-a"], "*--t5x-vertex-location 'us-central1-a' is not a region*"),
         (
             ["--t5x-tpu-max-chip-hours=lots"],
-            "*--t5x-tpu-max-chip-hours: must be a positive number, not 'lots'*",
+            "*--t5x-tpu-max-chip-hours must be a positive number, not 'lots'*",
         ),
-        (["--t5x-tpu-parallel=0"], "*argument --t5x-tpu-parallel: must be a whole number from 1 up, not '0'*"),
+        (["--t5x-tpu-parallel=0"], "*--t5x-tpu-parallel must be a whole number from 1 up, not '0'*"),
         (["-o", "t5x_tpu=accelerator=TPU_V3"], "*t5x_tpu: no argument 'accelerator': did you mean accelerator_*"),
         (["-o", "t5x_tpu=TPU_V3"], "*t5x_tpu: 'TPU_V3' is not a NAME = VALUE, such as accelerator_type = TPU_V3*"),
         (["-o", "t5x_vertex=fake"], "*t5x_vertex must be real or emulated, not 'fake'*"),

@@ -200,7 +200,7 @@ def test_the_project_says_where_jobs_go(project: Path, harness: Any) -> None:
         (["--label==a"], "--label =a: give NAME=VALUE"),
         (["--env=A=1", "--env=A=1"], "--env A is given twice: leave one out"),
         (["--label=a=1", "--label=a=2"], "--label a is given twice: leave one out"),
-        (["--project=My project"], "project 'My project' is not a project's id: give it as in the console, such as"),
+        (["--project=My project"], "--project: 'My project' is not a project's id: give it as in the console, such as"),
         (["--strategy=spot"], "strategy 'spot': did you mean SPOT?"),
         (["--strategy=cheap"], "strategy 'cheap': there are STANDARD, SPOT, FLEX_START"),
         (["--max-wait-duration=1h"], "--max-wait-duration is how long a job with the strategy FLEX_START waits; the"),
