@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from t5x_harness.findings.printable import printable
 from t5x_harness.fixtures.every import *  # noqa: F403 - pytest finds the fixtures here
 from t5x_harness.fixtures.runs import AOT_RUNNER, AUXILIARY_RUNNER, RUNNER
 from t5x_harness.fixtures.vertex import TARGET
@@ -67,7 +68,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Names the T5X, slice and mesh in use, if the session uses anything of the plugin."""
-    return [*gin_items.header(config, config.stash[SESSION]), *config.stash[promotion.PROMOTION].header()]
+    return printable([*gin_items.header(config, config.stash[SESSION]), *config.stash[promotion.PROMOTION].header()])
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
@@ -97,11 +98,14 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Adds jobs to reports, and takes a shipped test's reports from its job. Re-raises a Ctrl-C that was lost."""
+    """Adds jobs to reports, takes a shipped test's reports from its job, and masks secrets.
+
+    Re-raises a Ctrl-C that was lost.
+    """
     report = yield
     item.config.stash[promotion.PROMOTION].raise_pending_interrupt(call.excinfo.value if call.excinfo else None)
     reports.add_job_sections(item, report)
-    return promoted_items.report_of(item, report)
+    return reports.without_secrets_in(item, promoted_items.report_of(item, report))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from t5x_harness.findings.printable import without_secrets
 from t5x_harness.spec import StageResult
 from t5x_harness.upstream.pytest import colors, failure, junit_file, terminal_columns
 
-from .promotion import PROMOTION
+from .promotion import PROMOTION, JobItem
 from .session import SESSION, HarnessSession
 
 COLUMNS = "t5x_harness_columns"
@@ -20,6 +21,7 @@ JOB_SECTION = "Vertex AI job"
 """The title of a section in the report of a promoted test."""
 
 _LOG_COLUMNS = 100
+_FIXTURES = frozenset({"t5x_run", "t5x_aot", "auxiliary_job"})
 _JOBS = pytest.StashKey[list[str]]()
 
 
@@ -58,6 +60,21 @@ def add_job_sections(item: pytest.Item, report: pytest.TestReport) -> None:
     """Adds the jobs that :func:`record` noted to the report of a test's call."""
     if report.when == "call":
         report.sections += [(JOB_SECTION, text) for text in item.stash.get(_JOBS, [])]
+
+
+def without_secrets_in(item: pytest.Item, report: pytest.TestReport) -> pytest.TestReport:
+    """Masks the secrets in the report of a run or a job, or of a test that has one: its failure, output, properties.
+
+    Reports of other tests are theirs.
+    """
+    if not (isinstance(item, JobItem) or _FIXTURES.intersection(getattr(item, "fixturenames", ()))):
+        return report
+    shown = item.config.hook.pytest_report_to_serializable(config=item.config, report=report)
+    masked = without_secrets(shown)
+    if masked == shown:
+        return report
+    remade: pytest.TestReport = item.config.hook.pytest_report_from_serializable(config=item.config, data=masked)
+    return remade
 
 
 def record_versions(config: pytest.Config) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from t5x_harness.findings.printable import printable
 from t5x_harness.promotion.marker import AOT, SMOKE, ResourcesError, promotes, selects, selects_only
 from t5x_harness.settings.command_line import OLD_NAMES, layers_of, pytest_name
 from t5x_harness.settings.configuration import Configuration, merged
@@ -234,7 +235,7 @@ def usage_errors(before: str = "") -> Iterator[None]:
     try:
         yield
     except (SettingsError, ResourcesError, VertexTargetError) as error:
-        raise pytest.UsageError(f"{before}{error}") from None
+        raise pytest.UsageError(printable(f"{before}{error}")) from None
 
 
 def warn_of_old_names(config: pytest.Config) -> None:

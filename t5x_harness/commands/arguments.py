@@ -15,7 +15,7 @@ from t5x_harness.settings.forms import SettingsError, count, duration
 from t5x_harness.settings.options import RUNS, option_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec
-from t5x_harness.system.texts import masked
+from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.container import STRATEGIES
 
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130

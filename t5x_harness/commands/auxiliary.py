@@ -18,6 +18,7 @@ from t5x_harness.auxiliary.watching import Prepared, TrainCommand, patience_for,
 from t5x_harness.buckets.folders import StorageError
 from t5x_harness.commands import xmanager
 from t5x_harness.commands.arguments import FOUND, UsageError, add_job_options, pairs, require_google_sdk
+from t5x_harness.findings.printable import printable
 from t5x_harness.findings.text import Style
 from t5x_harness.report.json import json_text
 from t5x_harness.report.terminal import finding_lines, run_failure
@@ -371,9 +372,9 @@ def _request(args: argparse.Namespace) -> AuxiliaryRequest:
 
 
 def _show(status: Status, args: argparse.Namespace) -> int:
-    print(json_text(status.values()) if args.json else status.text())
+    print(json_text(status.values()) if args.json else printable(status.text()))
     return 0 if status.succeeded else FOUND
 
 
 def _say(text: str) -> None:
-    print(f"t5x-harness auxiliary: {text}", file=sys.stderr, flush=True)
+    print(printable(f"t5x-harness auxiliary: {text}"), file=sys.stderr, flush=True)

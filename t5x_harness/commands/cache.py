@@ -16,7 +16,8 @@ from typing import Any, TextIO
 from t5x_harness.buckets.addresses import is_remote
 from t5x_harness.buckets.emulated import store
 from t5x_harness.caching.request import CachedTask, CacheError, CacheRequest
-from t5x_harness.commands.arguments import FINE, FOUND, UsageError, parts
+from t5x_harness.commands.arguments import FINE, FOUND, UsageError, note, parts
+from t5x_harness.findings.printable import printable
 from t5x_harness.findings.text import columns
 from t5x_harness.report.json import json_text
 from t5x_harness.settings.forms import count, from_zero, whole
@@ -140,7 +141,7 @@ def main(arguments: argparse.Namespace) -> int:
     if done:
         _report(arguments.format, done, standins)
     for message in refused:
-        print(f"t5x-harness: {message}", file=sys.stderr)
+        note(message)
     return FOUND if refused else FINE
 
 
@@ -281,9 +282,10 @@ def _report(form: str, done: Sequence[CachedTask], standins: Sequence[str]) -> N
     if rows:
         print(columns(rows, ("task", "split", "examples", "files", "tokens", "parts resumed")))
     for one in done:
-        print(f"{one.name}: {'not cached: ' if one.folder is None else ''}{one.left_out or f'cached in {one.folder}'}")
+        how = f"{'not cached: ' if one.folder is None else ''}{one.left_out or f'cached in {one.folder}'}"
+        print(printable(f"{one.name}: {how}"))
     if standins:
-        print("stand-ins, so this cache is of no use for training:", *standins, sep="\n  ")
+        print("stand-ins, so this cache is of no use for training:", *printable(tuple(standins)), sep="\n  ")
 
 
 def _tokens(stats: Mapping[str, int]) -> str:

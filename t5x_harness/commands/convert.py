@@ -3,10 +3,10 @@
 import argparse
 import os
 import re
-import sys
 
-from t5x_harness.commands.arguments import FINE, FOUND, UsageError, parts
+from t5x_harness.commands.arguments import FINE, FOUND, UsageError, note, parts
 from t5x_harness.conversion.request import ConversionError, ConversionRequest, Form, describe
+from t5x_harness.findings.printable import printable
 from t5x_harness.report.json import json_text
 from t5x_harness.settings.forms import from_zero
 from t5x_harness.slices.devices import use_cpu_only
@@ -124,9 +124,9 @@ def main(arguments: argparse.Namespace) -> int:
     try:
         conversion = convert(_request(arguments))
     except ConversionError as error:
-        print(f"t5x-harness: {error}", file=sys.stderr)
+        note(str(error))
         return FOUND
-    print(json_text(conversion.to_json()) if arguments.format == "json" else "\n".join(describe(conversion)))
+    print(json_text(conversion.to_json()) if arguments.format == "json" else printable("\n".join(describe(conversion))))
     return FINE
 
 

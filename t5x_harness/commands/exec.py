@@ -17,6 +17,7 @@ from t5x_harness.commands import xmanager
 from t5x_harness.commands.arguments import USAGE
 from t5x_harness.commands.shells import add_google_arguments, options_of, project_of, root_of
 from t5x_harness.execute import program_setup
+from t5x_harness.findings.printable import printable
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of, program_environment
 from t5x_harness.settings.command_line import add_option, from_environment
@@ -240,5 +241,5 @@ def _with_gcs(
 
 
 def _failed(message: str, status: int) -> int:
-    print(f"t5x-harness exec: {message}", file=sys.stderr)
+    print(printable(f"t5x-harness exec: {message}"), file=sys.stderr)
     return status

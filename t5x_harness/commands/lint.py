@@ -121,7 +121,7 @@ def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:
     """Prints the changes that ``--fix`` would make; returns the exit status."""
     if arguments.format != "text" or arguments.output is not None:
         raise UsageError("--diff prints a diff and no report; --format json lists the edits of each finding")
-    _write_diffs(fixes, sys.stdout)
+    _write_diffs(fixes, sys.stdout, applicable=not sys.stdout.isatty())
     print(_summary(fixes, "would be fixed"), file=sys.stderr)
     _explain_left(fixes)
     return 1 if fixes.files else 0
@@ -130,7 +130,7 @@ def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:
 def _fix(fixes: Fixes, arguments: argparse.Namespace) -> None:
     """Prints the diff, then writes the files; if standard output is for a program's report, the diff goes elsewhere."""
     beside: TextIO = sys.stdout if arguments.format == "text" or arguments.output is not None else sys.stderr
-    _write_diffs(fixes, beside)
+    _write_diffs(fixes, beside, applicable=False)
     for file in fixes.files:
         try:
             write_atomically(file.path, file.after)
@@ -140,10 +140,10 @@ def _fix(fixes: Fixes, arguments: argparse.Namespace) -> None:
     _explain_left(fixes)
 
 
-def _write_diffs(fixes: Fixes, stream: TextIO) -> None:
-    """Writes the diffs: unchanged for a program that applies them, and printable for a terminal."""
+def _write_diffs(fixes: Fixes, stream: TextIO, *, applicable: bool) -> None:
+    """Writes the diffs: unchanged for a program that applies them, and otherwise printable."""
     for file in fixes.files:
-        stream.write(printable(file.diff) if stream.isatty() else file.diff)
+        stream.write(file.diff if applicable else printable(file.diff))
     stream.flush()
 
 

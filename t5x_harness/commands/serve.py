@@ -18,6 +18,7 @@ from t5x_harness.commands.shells import (
     project_of,
     root_of,
 )
+from t5x_harness.findings.printable import printable
 from t5x_harness.google.environment import google_environment
 from t5x_harness.google.server.launch import require_extra
 from t5x_harness.google.server.settings import Endpoints, ServerError, ServerSettings, SessionFolder
@@ -95,7 +96,7 @@ def main(args: argparse.Namespace) -> int:
                 )
             )
     except ServerError as error:
-        print(f"t5x-harness serve: {error}", file=sys.stderr)
+        print(printable(f"t5x-harness serve: {error}"), file=sys.stderr)
         return FOUND
     return 0
 

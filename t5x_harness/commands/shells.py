@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from t5x_harness.buckets.emulated import misplaced_buckets
-from t5x_harness.commands.arguments import UsageError
+from t5x_harness.commands.arguments import UsageError, note
 from t5x_harness.execute import program_setup
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.settings import VertexOptions
@@ -150,7 +150,7 @@ def root_of(text: str | None, option: str) -> Path | None:
     if root.exists() and not root.is_dir():
         raise UsageError(f"{option} {text} is not a folder")
     if said := misplaced_buckets(root):
-        print(f"t5x-harness: {option}: {said}", file=sys.stderr)
+        note(f"{option}: {said}")
     return root
 
 

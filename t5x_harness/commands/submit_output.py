@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from t5x_harness.buckets.folders import StorageError
-from t5x_harness.findings.printable import printable
+from t5x_harness.findings.printable import printable, without_secrets
 from t5x_harness.google.vertex.validation.judging import SpecVerdict
 from t5x_harness.report.json import document, json_text
 from t5x_harness.report.report import Report
 from t5x_harness.report.table import verdicts
 from t5x_harness.spec import RunResult, Stage
-from t5x_harness.system.texts import masked
+from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.batch import JobBatch
 from t5x_harness.vertex.emulated import uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
@@ -294,11 +294,11 @@ def _devices(launched: LaunchedJob, end: RunEnd) -> str:
 
 
 def _plain(message: Any) -> dict[str, Any]:
-    """Returns a message in the form of the REST API, with secrets in container variables masked."""
+    """Returns a message in the form of the REST API, with its secrets masked."""
     from google.protobuf.json_format import MessageToDict
 
     values: dict[str, Any] = MessageToDict(type(message).pb(message))
     for pool in values["jobSpec"]["workerPoolSpecs"]:
         for variable in pool["containerSpec"].get("env", ()):
             variable["value"] = masked(variable.get("name", ""), variable.get("value", ""))
-    return values
+    return without_secrets(values)

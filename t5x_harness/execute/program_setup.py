@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.buckets.addresses import bucket_and_name
 from t5x_harness.buckets.emulated import Store, store
 from t5x_harness.buckets.reach import is_unreachable
+from t5x_harness.findings.printable import printable
 from t5x_harness.lint.t5_package import TASKS
 from t5x_harness.spec import Mode, Reason, RunSettings, RunSpec, Stage, StandInPolicy
 from t5x_harness.standins import t5_package
@@ -47,7 +48,7 @@ _BATCH = 512
 
 def _say(about: str, what: str) -> None:
     # One write, line feed included: processes and hosts of a pod share the terminal, and print writes twice.
-    sys.stderr.write(f"t5x-harness: {about}: {what}\n")
+    sys.stderr.write(printable(f"t5x-harness: {about}: {what}\n"))
     sys.stderr.flush()
 
 

@@ -1,10 +1,13 @@
-"""Text from users' files on its way to a terminal, a log or a page, where it is shown but never acts."""
+"""Text from users' files on its way to a terminal, a log or a page: it is shown but never acts, without its secrets."""
 
 import dataclasses
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
+
+from t5x_harness.spec import Edit
+from t5x_harness.system.secrets import mask_text, masked_binding
 
 Value = TypeVar("Value")
 
@@ -22,8 +25,12 @@ _ONE_LINE = frozenset({"file", "binding", "before", "after", "gin_files", "of", 
 """Fields whose text is one line: a line break in it is part of a name."""
 
 
+_BOUND_TEXT = frozenset({"value", "before", "after"})
+"""Fields whose text is bound to the name in another field of the same object."""
+
+
 def printable(value: Value) -> Value:
-    r"""Escapes text that would act if it were printed, as Python's ``repr`` does.
+    r"""Masks secrets, and escapes text that would act if it were printed, as Python's ``repr`` does.
 
     These are the characters that ``str.isprintable`` refuses, such as terminal escapes, bidirectional controls,
     invisible characters and halves of surrogate pairs, and the beginnings of commands to a CI service. Clean text is
@@ -32,8 +39,19 @@ def printable(value: Value) -> Value:
     Args:
       value: text, whose line feeds and tabs stay; or a container or dataclass, in which all text is cleaned.
     """
-    cleaned: Any = _cleaned(value, one_line=False)
+    cleaned: Any = _cleaned(value, _text)
     return cleaned  # type: ignore[no-any-return]
+
+
+def without_secrets(value: Value) -> Value:
+    """Masks the secrets in all text of plain values or of a dataclass, and changes nothing else."""
+    masked: Any = _cleaned(value, lambda text, one_line: text)
+    return masked  # type: ignore[no-any-return]
+
+
+def shown_edits(edits: Sequence[Edit]) -> Sequence[Edit]:
+    """Returns the edits of a finding; none if one has a secret in it, because a program would write the mask."""
+    return () if any(mask_text(edit.text) != edit.text for edit in edits) else edits
 
 
 def printable_json(text: str) -> str:
@@ -45,18 +63,35 @@ def printable_json(text: str) -> str:
     return _IN_JSON.sub(r"\\u0023", text)
 
 
-def _cleaned(value: Any, *, one_line: bool) -> Any:
+def _cleaned(value: Any, clean: Callable[[str, bool], str], key: str = "", name: str = "") -> Any:
+    """Cleans a value.
+
+    Args:
+      value: the value, or an object with it.
+      clean: cleans a text without secrets; it also gets whether the text is one line.
+      key: the field of the value.
+      name: the name that a text is bound to, if the object around it has one.
+    """
     if isinstance(value, str):
-        return value if isinstance(value, enum.Enum) else _text(value, one_line)
-    if isinstance(value, tuple):
-        return tuple(_cleaned(item, one_line=one_line) for item in value)
+        if isinstance(value, enum.Enum):
+            return value
+        return clean(masked_binding(name if key in _BOUND_TEXT else key, value), key in _ONE_LINE)
+    if isinstance(value, (tuple, list)):
+        cleaned = [_cleaned(item, clean, key, name) for item in value]
+        return cleaned if isinstance(value, list) else tuple(cleaned)
     if isinstance(value, Mapping):
-        return {_cleaned(k, one_line=one_line): _cleaned(v, one_line=one_line) for k, v in value.items()}
+        return {_cleaned(k, clean): part for k, part in _parts(value, clean, name).items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        cleaned = {name: _cleaned(part, one_line=name in _ONE_LINE) for name, part in fields.items()}
-        return value if cleaned == fields else dataclasses.replace(value, **cleaned)
+        parts = _parts(fields, clean, name)
+        return value if parts == fields else dataclasses.replace(value, **parts)
     return value
+
+
+def _parts(fields: Mapping[Any, Any], clean: Callable[[str, bool], str], outer: str) -> dict[Any, Any]:
+    own = fields.get("name") or fields.get("binding")
+    name = own if isinstance(own, str) else outer
+    return {key: _cleaned(part, clean, str(key), name) for key, part in fields.items()}
 
 
 def _text(text: str, one_line: bool) -> str:

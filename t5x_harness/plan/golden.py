@@ -26,6 +26,7 @@ from pathlib import Path
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged
 from t5x_harness.spec import BoundValue, Finding, Location, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.system.secrets import masked_binding
 from t5x_harness.version import __version__
 
 _BINDINGS = "bindings"
@@ -60,7 +61,7 @@ class GoldenPlan:
     """The part of a plan that is kept.
 
     Attributes:
-      bindings: every bound name and its value as gin text, macros by name.
+      bindings: every bound name and its value as gin text without secrets, macros by name.
       facts: the facts of resolve and plan, in the order in which they are shown.
     """
 
@@ -77,7 +78,9 @@ class GoldenPlan:
           places: folders of this machine, and the text that replaces each.
         """
         names = binding_names(bindings)
-        values = {names[bound]: _portable(bound.assignment.value, places) for bound in bindings}
+        values = {
+            names[bound]: masked_binding(names[bound], _portable(bound.assignment.value, places)) for bound in bindings
+        }
         facts = {
             stage.stage.value: {
                 name: _ABSOLUTE.sub(".../", _portable(value, places))

@@ -8,9 +8,11 @@ from typing import Any
 
 from t5x_harness.buckets.addresses import GS
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
+from t5x_harness.findings.printable import printable
 from t5x_harness.promotion.marker import ResourcesError
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
+from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.arguments import OverrideError
 from t5x_harness.vertex.batch import JobBatch
 from t5x_harness.vertex.container import ContainerJob
@@ -107,7 +109,7 @@ class JobWatch:
         with self._log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
         if self._say is not None:
-            self._say(str(line))
+            self._say(printable(str(line)))
         if self._steps.read(line.text):
             self._tell()
 
@@ -208,7 +210,7 @@ class PromotedJobs:
         """
         message = job.to_pb()
         if self._settings.dry_run:
-            self._show(_printed(job, message, staged))
+            self._show(printable(_printed(job, staged)))
             self._check(job, message)
             raise JobNotSent(NOT_SENT)
         self._batch.interrupts.begin()
@@ -323,14 +325,15 @@ class PromotedJobs:
         return self._found_again[digest]
 
 
-def _printed(job: ContainerJob, message: Any, staged: Mapping[str, Sequence[StagedFile]]) -> str:
-    """Formats a job for people: cost, place, staged files, arguments and message."""
+def _printed(job: ContainerJob, staged: Mapping[str, Sequence[StagedFile]]) -> str:
+    """Formats a job for people: cost, place, staged files, arguments and message, without secrets."""
     files = "\n".join(f"  {folder}/{file.name}" for folder, files in staged.items() for file in files)
     arguments = "\n".join(f"  {argument}" for argument in (*job.command, *job.args))
+    shown = dataclasses.replace(job, env={name: masked(name, value) for name, value in job.env.items()}).to_pb()
     where = f"project {job.target.project}, {job.target.location}"
     if missing := placeholders_in(job.target, lambda name: f"--t5x-vertex-{name}"):
         where += f"\n{missing}"
-    return f"{job.name}: {job.chip_hours}\nwhere: {where}\nstaged:\n{files}\narguments:\n{arguments}\nspec:\n{message}"
+    return f"{job.name}: {job.chip_hours}\nwhere: {where}\nstaged:\n{files}\narguments:\n{arguments}\nspec:\n{shown}"
 
 
 def _by_hand(job: SubmittedJob) -> str:

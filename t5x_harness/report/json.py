@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from t5x_harness.findings.printable import printable_json
+from t5x_harness.findings.printable import printable_json, shown_edits, without_secrets
 from t5x_harness.report.report import Report, RunRow, run_outcome
 from t5x_harness.spec import Assignment, Finding, Location, RunResult, Stage, StageResult
 
@@ -48,12 +48,12 @@ def render(report: Report) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Writes a JSON document in ASCII, in which no line begins a command to a CI service.
+    """Writes a JSON document in ASCII, without secrets, in which no line begins a command to a CI service.
 
     Args:
       value: plain values. An object that fits into a line is written in one, so that a search shows all of it.
     """
-    return printable_json(_laid_out(value, ""))
+    return printable_json(_laid_out(without_secrets(value), ""))
 
 
 def _laid_out(value: Any, indent: str) -> str:
@@ -78,7 +78,7 @@ def _finding(finding: Finding, row: RunRow) -> dict[str, Any]:
         "message": finding.message,
         "fix": finding.fix,
         "binding": finding.binding,
-        "edits": [dataclasses.asdict(edit) for edit in finding.edits],
+        "edits": [dataclasses.asdict(edit) for edit in shown_edits(finding.edits)],
         "run": row.name,
     }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from t5x_harness.findings.printable import printable
+from t5x_harness.findings.printable import printable, shown_edits
 from t5x_harness.report.json import json_text
 from t5x_harness.report.report import PlacedFinding, Report, SourceLine, place_in, placed_findings, source_root
 from t5x_harness.report.terminal import stage_failure
@@ -95,7 +95,7 @@ def _artifact(place: SourceLine) -> dict[str, str]:
 def _changes(finding: Finding, cwd: str, root: Path) -> list[dict[str, Any]]:
     """Returns the edits by file, or none at all if one of them is to a file outside the repository."""
     by_file: dict[SourceLine, list[dict[str, Any]]] = {}
-    for edit in finding.edits:
+    for edit in shown_edits(finding.edits):
         place = place_in(root, cwd, edit.file, 1)
         if place is None:
             return []

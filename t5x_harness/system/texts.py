@@ -1,7 +1,6 @@
 """Texts written for people, and by them.
 
-Messages are shortened: a long list keeps its beginning and a count, and no message exceeds one page. Values that
-terminals, logs and reports must not show are masked, based on the names of variables and the form of values.
+Messages are shortened: a long list keeps its beginning and a count, and no message exceeds one page.
 """
 
 import re
@@ -36,25 +35,6 @@ def _shorter_list(match: re.Match[str]) -> str:
     if len(items) <= _ITEMS + 1:
         return whole
     return f"{whole[0]}{', '.join(items[:_ITEMS])} and {len(items) - _ITEMS} more{whole[-1]}"
-
-
-MASK = "***"
-
-_NAMES = re.compile(
-    r"(token|secret|passw(or)?d|passphrase|credentials?|api_?key)$"
-    r"|(^|[_-])(token|secret|passw(or)?d|auth|credentials?|key)([_-]|$)",
-    re.IGNORECASE,
-)
-# Tokens of Hugging Face, GitHub, OpenAI, Google, Slack and Weights & Biases; PEM keys; URLs with a password.
-_VALUES = re.compile(
-    r"hf_\w{16,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|sk-[\w-]{16,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|xox[abprs]-[\w-]{10,}"
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----|(?<![a-z+])[a-z+]+://[^/\s:@]*:[^/\s@]+@"
-)
-
-
-def masked(name: str, value: str) -> str:
-    """Returns the value of a variable, or :data:`MASK` if it looks like a secret."""
-    return MASK if value and (_NAMES.search(name) or _VALUES.search(value)) else value
 
 
 def unfit(text: str, *, has_lines: bool = False) -> str:

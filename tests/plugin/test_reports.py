@@ -113,6 +113,22 @@ def test_junit_has_stages_findings_and_versions(run: Run, folder: Path, noted: P
     assert ("t5x.finding", f"GIN02 noted.gin:{last_line(noted)}") in properties
 
 
+def test_no_secret_is_in_the_output_or_junit(run: Run, folder: Path, noted: Path, pytester: pytest.Pytester) -> None:
+    secret = "hf_" + "a1" * 17
+    noted.write_text(f"{noted.read_text()}LOGIN = '{secret}'\nutils.DatasetConfig.batchsize = 'ghp_{'a1' * 18}'\n")
+    pytester.makepyfile(
+        test_own="def test_it(t5x_run):\n"
+        f"    result = t5x_run('noted.gin', bindings=['LOGIN = \"{secret}\"'], until='lint', check=False)\n"
+        "    print(result.spec.bindings)\n    assert result.spec == 3"
+    )
+    result = run("noted.gin::lint", "test_own.py", "--junitxml=out.xml", "-v", "-o", "junit_logging=all")
+    result.assert_outcomes(failed=2)
+    for written in (result.stdout.str(), (folder / "out.xml").read_text()):
+        assert "a1a1" not in written
+        assert "nothing reads the macro LOGIN = '***'" in written
+        assert "RunSpec(" in written
+
+
 def test_notes_are_quiet_unless_v_asks_for_them(run: Run) -> None:
     quiet = run("noted.gin::lint")
     quiet.stdout.no_fnmatch_line(NOTE)

@@ -14,7 +14,7 @@ import t5x_harness.promotion.jobs as jobs_module
 import t5x_harness.vertex.launching as launching_module
 from t5x_harness.buckets.folders import Folder, StagedFile
 from t5x_harness.google.vertex_admin import FakeVertex
-from t5x_harness.promotion.jobs import JobRefused, PromotedJobs
+from t5x_harness.promotion.jobs import JobNotSent, JobRefused, PromotedJobs
 from t5x_harness.promotion.marker import ResourcesError
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.settings import PromotionSettings
@@ -130,6 +130,20 @@ def test_a_dry_run_prints_and_refuses_what_would_not_be_sent(machine: Machine, m
     with pytest.raises((ChipHoursError, JobRefused), match=f"^{re.escape(message)}"):
         jobs.send(dataclasses.replace(SLEEP, machine=machine), {})
     assert [text.partition(":")[0] for text in shown] == ["sleep-1"]
+
+
+def test_a_dry_run_shows_no_secret() -> None:
+    shown: list[str] = []
+    jobs = PromotedJobs(dataclasses.replace(SETTINGS, dry_run=True), shown.append)
+    job = dataclasses.replace(
+        SLEEP, env={"DB_PASSWORD": "correcthorse", "SIZE": "77"}, args=("--api_key=s3cretS3cretS3cret",)
+    )
+    with pytest.raises(JobNotSent):
+        jobs.send(job, {})
+    assert not re.search("correcthorse|s3cret", *shown)
+    for kept in ("DB_PASSWORD", '"***"', "--api_key=***", '"77"'):
+        assert kept in shown[0]
+    assert job.to_pb().job_spec.worker_pool_specs[0].container_spec.env[0].value == "correcthorse"
 
 
 @pytest.mark.parametrize(

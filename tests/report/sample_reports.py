@@ -1,9 +1,14 @@
 """Runs in the form that writers get: one that passed, one that lint stopped."""
 
 import dataclasses
+from collections.abc import Callable
 
 from t5x_harness.findings.text import columns
+from t5x_harness.report import github, junit, sarif, terminal
+from t5x_harness.report import json as json_report
 from t5x_harness.report.report import Report
+from t5x_harness.report.terminal import render_brief
+from t5x_harness.rulebook.pages import rule_descriptors
 from t5x_harness.spec import (
     Assignment,
     BoundValue,
@@ -135,3 +140,21 @@ def report_saying(text: str) -> Report:
         ),
     )
     return Report(results)
+
+
+WRITERS: dict[str, Callable[[Report], str]] = {
+    "text": terminal.render,
+    "text with everything": lambda report: terminal.render(report, facts=True, notes=True, width=60),
+    "quietly": terminal.render_quietly,
+    "in brief": lambda report: render_brief(report, width=80),
+    "failures": lambda report: "\n".join(map(terminal.run_failure, report.results)),
+    "failures in a line": lambda report: "\n".join(
+        terminal.failure_in_a_line(stage, None) for result in report.results for stage in result.stages
+    ),
+    "github": github.render,
+    "summary": github.markdown,
+    "json": json_report.render,
+    "sarif": lambda report: sarif.render(report, rule_descriptors),
+    "junit": junit.render,
+}
+"""Every form of a report."""

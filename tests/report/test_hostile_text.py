@@ -2,39 +2,20 @@
 
 import json
 import re
-from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from sample_reports import report_saying
+from sample_reports import WRITERS, report_saying
 
 from t5x_harness.findings.printable import printable, printable_json
-from t5x_harness.report import github, junit, sarif, terminal
 from t5x_harness.report import json as json_report
-from t5x_harness.report.report import Report
-from t5x_harness.report.terminal import render_brief
-from t5x_harness.rulebook.pages import rule_descriptors
+from t5x_harness.report import junit
 from t5x_harness.spec import (
     Location,
 )
 
-WRITERS: dict[str, Callable[[Report], str]] = {
-    "text": terminal.render,
-    "text with everything": lambda report: terminal.render(report, facts=True, notes=True, width=60),
-    "quietly": terminal.render_quietly,
-    "in brief": lambda report: render_brief(report, width=80),
-    "failures": lambda report: "\n".join(map(terminal.run_failure, report.results)),
-    "failures in a line": lambda report: "\n".join(
-        terminal.failure_in_a_line(stage, None) for result in report.results for stage in result.stages
-    ),
-    "github": github.render,
-    "summary": github.markdown,
-    "json": json_report.render,
-    "sarif": lambda report: sarif.render(report, rule_descriptors),
-    "junit": junit.render,
-}
 _LOGS = frozenset(WRITERS) - {"summary"}
 """The formats that are printed to the log of a workflow; the summary is a file."""
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from t5x_harness.promotion.marker import TpuResources
-from t5x_harness.system.texts import MASK, masked
+from t5x_harness.system.secrets import MASK, masked
 from t5x_harness.vertex.arguments import OverrideError, argument_of, normalized
 from t5x_harness.vertex.machine import ChipHours, ChipHoursError, Machine, MachineError
 from t5x_harness.vertex.target import VertexTarget, VertexTargetError, find_target

@@ -62,12 +62,14 @@ def test_a_dry_run_shows_everything_that_would_be_sent(dry: Any) -> None:
 def test_secrets_in_variables_are_not_shown(dry: Any, project: Path, how: list[str]) -> None:
     secret = "abcdefgh12345678"
     given = [f"--env=HF_TOKEN={secret}", f"--env=WHERE=https://me:{secret}@example.org/x", "--env=MAX_TOKENS=77"]
+    given += [f"--gin.HF_TOKEN='{secret}'", f"--gin.OTHER='hf_{secret}{secret}'"]
     shown = dry(0, "--timeout=1h", *given, *how)
     written = [file.read_text() for file in project.glob("job.json")]
     everything = "".join([*shown, *written])
     assert secret not in everything
     assert everything.count('"***"') == 2 * (1 + len(written))
     assert '"77"' in everything
+    assert "--gin.HF_TOKEN='***'" in everything
     assert ("run: train on cloud-tpu" in shown.out) is ("--output=job.json" in how or not how)
     assert all(json.loads(text)["jobs"][0]["name"] == "run" for text in written)
 
