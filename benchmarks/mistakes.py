@@ -7,6 +7,7 @@ used again; the harness's answer is kept there too, until the folder ``harness``
 """
 
 import argparse
+import itertools
 import json
 import random
 import sys
@@ -27,14 +28,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--number", type=int, default=200, help="how many mutants to judge (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="which ones (default: %(default)s)")
-    parser.add_argument("--only", default="", help="words that the kind or the text of a mutant must contain")
+    parser.add_argument("--only", default="", help="words in the case, the kind and the text of a mutant")
     parser.add_argument("--folder", type=Path, help="where results are kept (default: a new folder, which is removed)")
     parser.add_argument("--at-once", type=int, default=2, help="mutants to judge at the same time (default: 2)")
     parser.add_argument("--list", action="store_true", help="list the mutants, and run nothing")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary, Campaign(options.folder or Path(temporary)) as campaign:
-        mutants = [m for m in mutants_of(CASES, campaign.parent) if options.only in f"{m.kind} {m.what}"]
-        chosen = random.Random(options.seed).sample(mutants, min(options.number, len(mutants)))
+        mutants = [m for m in mutants_of(CASES, campaign.parent) if options.only in f"{m.case} {m.kind} {m.what}"]
+        chosen = drawn(mutants, options.number, options.seed)
         print(f"{len(mutants):,} mutants, of which {len(chosen)} are judged", file=sys.stderr)
         if options.list:
             print("\n".join(f"{m.case:9} {m.kind:28} {m.what}" for m in chosen))
@@ -51,6 +52,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for said in each.said:
             print(f"  {said.code} {said.severity} {said.stage} {said.place}: {said.text[:300]}")
     return int(any(each.is_own_failure for each in judgments))
+
+
+def drawn(mutants: Sequence[Mutant], number: int, seed: int) -> list[Mutant]:
+    """Draws mutants at random, the same number of each class as far as there are so many."""
+    classes: dict[str, list[Mutant]] = {}
+    for mutant in random.Random(seed).sample(mutants, len(mutants)):
+        classes.setdefault(mutant.group, []).append(mutant)
+    rounds = itertools.zip_longest(*(classes[name] for name in sorted(classes)))
+    return [mutant for mutant in itertools.chain.from_iterable(rounds) if mutant is not None][:number]
 
 
 def _judged(campaign: Campaign, mutant: Mutant) -> Judgment:

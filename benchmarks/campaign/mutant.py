@@ -46,6 +46,8 @@ CASES = (
     Case("finetune", Mode.TRAIN, "MODEL_DIR"),
     Case("eval", Mode.EVAL, "EVAL_OUTPUT_DIR"),
     Case("infer", Mode.INFER, "INFER_OUTPUT_DIR", has_metrics=False),
+    Case("decoder", Mode.TRAIN, "MODEL_DIR"),
+    Case("scalable", Mode.TRAIN, "MODEL_DIR", has_metrics=False),
 )
 CASES_OF_TASKS = (*CASES, Case("mixture", Mode.TRAIN, "MODEL_DIR", modules=("reviews.py",)))
 """The cases whose task modules are changed; the Gin file of the last one is like that of finetune."""

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from t5x_harness.execute.output import checkpoints_in, scalars_in
+from t5x_harness.gin.values import format_value
 from t5x_harness.runs.pool import RunContext, RunPool, worker_for
 from t5x_harness.runtime.choice import find_runtime
 from t5x_harness.spec import Mode, RunResult, RunSpec
@@ -21,6 +22,7 @@ from .checkpoints import PREPARATIONS, Preparation
 from .constant import constant_predictions
 from .mutant import CASES_OF_TASKS, PROJECT, Case, Mutant
 from .oracle import FACTORY
+from .values import program_of
 from .verdict import Ending, Verdict, ending_of
 
 _PARENT = str(Path(__file__).parents[1])
@@ -193,12 +195,21 @@ class Campaign:
                 verdict = Verdict(Ending.DIES, f"{said['type']}: {said['error']}", tuple(said["frames"]))
             else:
                 values = {**_values(output), "constant": [*said["constant"], *constant_predictions(output)]}
-                verdict = Verdict(ending_of(values, unchanged, idle), values=values)
+                ending = ending_of(values, unchanged, idle)
+                is_equal = ending is Ending.SAME and self._bound(case, folder) == self._bound(case, PROJECT)
+                verdict = Verdict(Ending.EQUAL if is_equal else ending, values=values)
         known.write_text(json.dumps(verdict.to_json()), encoding="utf-8")
         if keep is not None and output.is_dir():
             shutil.copytree(output, keep)
         shutil.rmtree(folder.parent, ignore_errors=True)
         return verdict
+
+    def _bound(self, case: Case, folder: Path) -> tuple[dict[str, str], list[bytes]]:
+        """Returns what a project's config binds, and the project's modules."""
+        bound = {str(each): format_value(each.value) for each in program_of(case, self.parent, folder).final.values()}
+        start = (str(self.folder), _FOLDER)
+        modules = [file.read_bytes() for file in sorted(folder.glob("*.py"))]
+        return {name: value.replace(*start) for name, value in bound.items()}, modules
 
     def _laid_out(self, mutant: Mutant, by: str) -> Path:
         """Writes the project of a mutant, and returns its folder."""

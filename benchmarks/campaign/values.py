@@ -20,14 +20,15 @@ _ANY = (("zero", "0"), ("negative", "-1"), ("tiny", "1e-30"), ("huge", "1e30"), 
 _PROPERTIES = frozenset({"self", "cls"})
 
 
-def program_of(case: Case, parent: str) -> GinProgram:
+def program_of(case: Case, parent: str, folder: Path = PROJECT) -> GinProgram:
     """Reads the statements of a case.
 
     Args:
       case: the case.
       parent: the folder with the package ``t5x``.
+      folder: the folder of the project, which may be a mutant's.
     """
-    spec = RunSpec((case.file,), mode=case.mode, cwd=str(PROJECT), python_path=(".",))
+    spec = RunSpec((case.file,), mode=case.mode, cwd=str(folder), python_path=(".",))
     return read(spec, t5x_parent=Path(parent))
 
 

@@ -19,7 +19,8 @@ _TIMES = ("timing", "seconds", "_per_", "epoch", "queries")
 class Ending(enum.StrEnum):
     """How a run of T5X ended.
 
-    ``FINE``: with other values than the unchanged case. ``SAME``: with the same ones. ``IDLE``: it trained, and no
+    ``FINE``: with other values than the unchanged case. ``SAME``: with the same ones. ``EQUAL``: with
+    the same ones, as the config says the same in other words. ``IDLE``: it trained, and no
     parameter changed. ``CONSTANT``: inputs, targets or predictions do not differ between examples, but do in the
     unchanged case. ``WORSE``: the loss ends above that of a run that trains nothing, or below 0: more steps would
     have to show whether the job is wasted. ``CUT``: it was still at work when its time was over. The last two say
@@ -34,6 +35,7 @@ class Ending(enum.StrEnum):
     WORSE = "worse than no training"
     CUT = "cut off"
     SAME = "no effect"
+    EQUAL = "the same config"
     FINE = "fine"
 
     @property
