@@ -91,15 +91,14 @@ def ending_of(values: Mapping[str, Any], unchanged: Mapping[str, Any] | None, id
     if _comparable(values) == _comparable(unchanged):
         return Ending.SAME
     resting = idle["scalars"].get(_LOSS, {}) if idle is not None else {}
-    if losses and losses.keys() == resting.keys():
-        if all(math.isclose(loss, resting[step], rel_tol=_ROUNDING) for step, loss in losses.items()):
-            return Ending.IDLE
+    is_comparable = bool(losses) and losses.keys() == resting.keys()
+    if is_comparable and all(math.isclose(losses[step], resting[step], rel_tol=_ROUNDING) for step in losses):
+        return Ending.IDLE
     if set(values.get("constant", ())) - set(unchanged.get("constant", ())):
         return Ending.CONSTANT
-    if losses and losses.keys() == resting.keys():
-        last = max(losses, key=int)
-        if losses[last] < 0 or losses[last] > resting[last]:
-            return Ending.WORSE
+    last = max(losses, key=int, default="")
+    if is_comparable and (losses[last] < 0 or losses[last] > resting[last]):
+        return Ending.WORSE
     return Ending.FINE
 
 
