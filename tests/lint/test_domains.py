@@ -13,7 +13,7 @@ from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.gin.values import Macro, Reference
 from t5x_harness.lint.domains import parameters_of
-from t5x_harness.lint.domains.language import parse
+from t5x_harness.lint.domains.language import UNKNOWN, parse
 
 _OBJECT = Reference("", "pkg.thing", called=False)
 
@@ -39,7 +39,7 @@ _OBJECT = Reference("", "pkg.thing", called=False)
 )
 def test_the_language(domain: str, inside: list[Any], outside: list[Any]) -> None:
     def fits(value: Any) -> bool:
-        return parse(domain).misfit(value, lambda name: None) is None
+        return parse(domain).misfit(value, lambda name: UNKNOWN) is None
 
     assert [value for value in inside if not fits(value)] == []
     assert [value for value in outside if fits(value)] == []
@@ -54,6 +54,15 @@ def test_a_bound_may_be_another_parameter() -> None:
     misfit = domain.misfit(3, {"count": 3}.get)
     assert misfit is not None
     assert str(misfit.domain) == "a whole number from 0 up to, but not including, count"
+
+
+def test_none_may_depend_on_another_parameter() -> None:
+    domain = parse("@function | None without other")
+    assert domain.misfit(None, lambda name: UNKNOWN) is None
+    assert domain.misfit(None, {"other": None}.get) is None
+    misfit = domain.misfit(None, {"other": _OBJECT}.get)
+    assert misfit is not None
+    assert str(misfit.domain) == "a function by reference (@…) or None without other"
 
 
 @pytest.mark.parametrize("text", ["", "int >=", "integer", "[int", "(int", "{str}", "int | ", "str str", "int ~ 3"])
@@ -88,6 +97,17 @@ def test_every_entry_is_of_a_parameter_that_there_is(tmp_path: Path) -> None:
         ("BATCH_SIZE = 0", "GIN36 error 10", "BATCH_SIZE = 0 is out of range (read by"),
         ("TASK_FEATURE_LENGTHS = {'inputs': -8, 'targets': 8}", "GIN36 error 10", "['inputs'] = -8 is out of range"),
         ("train_script.train.model = 'model'", "GIN37 error 10", "T5X calls the model's methods, and dies"),
+        (
+            "train_script.train.infer_eval_dataset_cfg = @utils.DatasetConfig()\n"
+            "train_script.train.inference_evaluator_cls = None",
+            "GIN37 error 11",
+            "give a function by reference (@…) or None without infer_eval_dataset_cfg",
+        ),
+        (
+            "from t5x.examples.t5 import network\nnetwork.T5Config.num_decoder_layers = 1_000_000_000",
+            "GIN36 error 11",
+            "give a whole number from 0 up to 10000",
+        ),
         ("train_script.train.actions = {'TRIAN': []}", "GIN37 error 10", "did you mean 'TRAIN'?"),
     ],
 )

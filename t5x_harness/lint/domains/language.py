@@ -15,8 +15,9 @@ from t5x_harness.gin.values import Macro, Reference, is_required
 
 _TOKEN = re.compile(r"\s*(>=|<=|[|\[\](){}:,<>]|'[^']*'|-?\d[\d_]*(?:\.\d+)?(?:e-?\d+)?|@[\w.]*|\w+)")
 
+UNKNOWN = object()
 Sibling = Callable[[str], Any]
-"""Returns the value of another parameter of the same configurable; None if it is not known to be a number."""
+"""Returns the value of another parameter of the same configurable; UNKNOWN if nothing binds it."""
 
 
 class Kind(enum.Enum):
@@ -64,7 +65,7 @@ class Atom:
 
     def is_of_type(self, value: Any) -> bool:
         """Returns whether a value has the type of this alternative, whatever its range or its parts."""
-        return self.accepts(value, lambda name: None)
+        return self.accepts(value, lambda name: UNKNOWN)
 
     def parts(self, value: Any) -> Iterator[tuple[str, Any, Domain]]:
         """Yields where each part of an accepted value is, the part, and its own domain."""
@@ -77,6 +78,16 @@ class _Literal(Atom):
 
     def accepts(self, value: Any, sibling: Sibling) -> bool:
         return type(value) is type(self.value) and bool(value == self.value)
+
+
+@dataclasses.dataclass(frozen=True)
+class _NoneWithout(Atom):
+    """None, if another parameter is None, too."""
+
+    other: str
+
+    def accepts(self, value: Any, sibling: Sibling) -> bool:
+        return value is None and (sibling(self.other) in (None, UNKNOWN))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +112,8 @@ class _Number(Atom):
     def accepts(self, value: Any, sibling: Sibling) -> bool:
         if not self.is_of_type(value) or not math.isfinite(value):
             return False
-        low, high = (sibling(b) if isinstance(b, str) else b for b in (self.low, self.high))
+        bounds = [sibling(b) if isinstance(b, str) else b for b in (self.low, self.high)]
+        low, high = (bound if isinstance(bound, (int, float)) else None for bound in bounds)
         above = low is None or value > low or (self.with_low and value == low)
         return above and (high is None or value < high or (self.with_high and value == high))
 
@@ -328,6 +340,9 @@ class _Reader:
             return _Object(f"{kind} by reference (@…)")
         if token in ("int", "float"):
             return self._number(token == "int")
+        if token == "None" and self._take("without"):
+            other = self.rest.pop(0) if self.rest else ""
+            return _NoneWithout(f"None without {other}", other)
         if token not in _NAMED:
             raise ValueError(f"{self._text!r}: {token!r} is not a domain")
         return _NAMED[token]

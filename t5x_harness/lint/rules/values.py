@@ -13,7 +13,7 @@ from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
 from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value, references_in
 from t5x_harness.lint.domains import Parameter, parameters_of
-from t5x_harness.lint.domains.language import NOT_A_LITERAL, Kind, Misfit, literal
+from t5x_harness.lint.domains.language import NOT_A_LITERAL, UNKNOWN, Kind, Misfit, literal
 from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.rule import Context, evaluates, run_function, save_config
 from t5x_harness.lint.rules.numbers import read_as
@@ -69,10 +69,9 @@ def unfit_values(context: Context, *kinds: Kind, code: str = "") -> Iterator[Unf
         if parameter is None or given.key in seen:
             continue
 
-        def sibling(name: str, binding: Binding = binding) -> float | None:
+        def sibling(name: str, binding: Binding = binding) -> Any:
             other = program.lookup(binding.target, name, binding.scope)
-            value = program.resolve(other).value if other is not None else None
-            return value if isinstance(value, (int, float)) else None
+            return program.resolve(other).value if other is not None else UNKNOWN
 
         misfit = parameter.domain.misfit(given.value, sibling)
         if misfit is None or (kinds and misfit.kind not in kinds):
