@@ -10,7 +10,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 @pytest.mark.journey
 @pytest.mark.parametrize("kind", ["value:", "bindable:", "statement:", "mesh:", "checkpoint:", "task:"])
-def test_mistakes_that_nobody_listed(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_that_no_list_has(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
     import mistakes
     from campaign import table
