@@ -21,7 +21,7 @@ def _damaged(entry: Path, action: str) -> None:
     """Damages a file; of a folder, every file in it, or the folder itself if it is removed."""
     if action == "removed":
         shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-    elif action == "without what is in it":
+    elif action == "without what is in it" and entry.is_dir():
         shutil.rmtree(entry)
         entry.mkdir()
     for file in [*entry.rglob("*")] if entry.is_dir() else [entry]:

@@ -121,8 +121,9 @@ class Judgment:
     @property
     def is_fine(self) -> bool:
         """Whether T5X accepts it and uses it."""
-        ending = self.verdict.ending
-        return ending == "fine" or (ending == "no effect" and self.mutant.group in _NEUTRAL)
+        if self.verdict.ending.is_silent:  # an error says of a wrong value that is not used that it is wrong
+            return self.mutant.group in _NEUTRAL and not self.errors
+        return self.verdict.ending == "fine"
 
     @property
     def is_false_alarm(self) -> bool:

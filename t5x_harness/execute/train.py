@@ -3,6 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import gin
@@ -51,8 +52,13 @@ def train_stage(run: Execution, report: StageReport) -> None:
         _learnt(counter, state, scalars, report)
     written = checkpoints_in(output.local)
     report.fact("checkpoints", ", ".join(f"{c.step} ({c.num_bytes / 2**20:.1f} MiB)" for c in written) or "none")
+    checkpoint = os.path.join(output.address, f"checkpoint_{written[-1].step}") if written else None
     if not written:
-        report.not_checked.append("saving and restoring: the config writes no checkpoint")
+        report.not_checked.append(
+            "saving and restoring: the config writes no checkpoint; eval and infer begin with the final state, which "
+            "is saved for them"
+        )
+        checkpoint = _saved(state, small.partitioner, run.workspace / "final")
     elif written[-1].step != step:
         report.find(
             "RUN03",
@@ -61,7 +67,6 @@ def train_stage(run: Execution, report: StageReport) -> None:
         )
     else:
         _restores(small.config, state, output.address, step, report)
-    checkpoint = os.path.join(output.address, f"checkpoint_{written[-1].step}") if written else None
     run.trained = Trained(step, checkpoint, counter.model)
 
 
@@ -177,6 +182,16 @@ def nothing_learnt(before: Sequence[np.ndarray[Any, Any]], params: Any, rates: S
         f"training changed nothing: at learning rates up to {max(rates):.3g}, no parameter changed by more than "
         f"{change:.1g} of its size"
     )
+
+
+def _saved(state: Any, partitioner: Any, folder: Path) -> str:
+    """Saves a train state as a checkpoint in a new folder, and returns its path."""
+    folder.mkdir()
+    manager = checkpoints.OrbaxCheckpointManagerInterface(str(folder), state, partitioner)
+    manager.save(state, force=True)
+    manager.wait_until_finished()
+    manager.close()
+    return str(folder / f"checkpoint_{int(state.step)}")
 
 
 def _restores(config: GinConfig, state: Any, model_dir: str, step: int, report: StageReport) -> None:

@@ -148,3 +148,17 @@ def test_a_copy_is_compared() -> None:
     before = sampled(params)
     params["kernel"] += 1
     assert nothing_learnt(before, params, RATES) is None
+
+
+def test_a_config_that_saves_nothing_is_evaluated_with_the_final_state(backend: Backend, train_text: str) -> None:
+    """T5X runs such a config, so it is no error here; the report says what was not tried."""
+    run = backend(train_text, extra="utils.CheckpointConfig.save = None\n")
+    results = {stage: run.stage(stage) for stage in run.stages}
+    assert [result.outcome for result in results.values()] == [Outcome.PASSED] * len(results)
+    assert ("checkpoints", "none") in results[Stage.TRAIN].facts
+    assert (
+        "saving and restoring: the config writes no checkpoint; eval and infer begin with the final state, which is "
+        "saved for them"
+    ) in results[Stage.TRAIN].not_checked
+    assert results[Stage.EVAL].exercised
+    assert results[Stage.INFER].exercised

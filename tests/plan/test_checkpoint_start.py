@@ -53,6 +53,19 @@ def test_orbax_takes_no_list_of_checkpoints(find: Find) -> None:
     )
 
 
+def test_a_manager_that_takes_no_directory_is_not_one_of_orbax(find: Find, plan: Plan) -> None:
+    """T5X calls it with a directory, and Python raises a TypeError; without orbax, T5X makes its own."""
+    manager = "utils.RestoreCheckpointConfig.checkpoint_manager_cls"
+    gin = evaluated(SPLIT, "EVAL_OUTPUT_DIR = '/x'", "CHECKPOINT_PATH = 'gs://b/checkpoint_1'")
+    gin += f"{manager} = @utils.LegacyCheckpointManager\n"
+    finding = find("CKP19", gin=gin)
+    assert finding.binding == manager
+    assert finding.message == (
+        "checkpoint_manager_cls is LegacyCheckpointManager, which takes no directory, and T5X gives it one"
+    )
+    assert not plan(gin=f"{gin}eval_script.evaluate.use_orbax = False\n").errors
+
+
 def test_each_checkpoint_of_a_list_is_looked_for(plan: Plan, tmp_path: Path) -> None:
     for step in (20, 100):
         (tmp_path / f"run/checkpoint_{step}/checkpoint").mkdir(parents=True)

@@ -39,13 +39,13 @@ def _is_relative(path: str) -> bool:
     "relative path for checkpoints",
     why=(
         "Orbax refuses relative paths: `Checkpoint path should be absolute. Got …`, at the first save or at the "
-        "restore, when the job has been running for a while."
+        "restore, when the job has been running for a while. So does tensorstore, which reads T5X's older layout."
     ),
     bad=Example(_HEAD + "MODEL_DIR = './runs/first'\n", at="MODEL_DIR"),
     good=Example(_HEAD + "MODEL_DIR = '/data/runs/first'\n"),
 )
 def relative_path(context: Context) -> Iterator[Found]:
-    """Finds relative folders: an error for saving, a warning for restoring, because an old format allows it."""
+    """Finds relative folders; TensorFlow's checkpoints, which TensorFlow reads, are only a warning."""
     output = _output(context)
     save = save_config(context)
     if output is not None and save is not None and save.value("period") and _is_relative(output.value):
@@ -56,7 +56,7 @@ def relative_path(context: Context) -> Iterator[Found]:
             f"the checkpoint's path is relative: {_shown(checkpoint)}",
             checkpoint.at,
             _ABSOLUTE,
-            severity=Severity.WARNING,
+            severity=Severity.WARNING if "ckpt" in checkpoint.value else None,
         )
 
 

@@ -54,7 +54,6 @@ CKP23 = Rule(
         "With `period = 0` or None T5X trains to the end, succeeds, and leaves no checkpoint behind, although a "
         "SaveCheckpointConfig is bound. If a run should keep nothing, bind `utils.CheckpointConfig.save = None`."
     ),
-    later="Evaluation and inference, which begin with the checkpoint, cannot be tried here either.",
     bad=training("utils.SaveCheckpointConfig.period = 0", at="utils.SaveCheckpointConfig.period = 0"),
     good=training("utils.SaveCheckpointConfig.period = 1000"),
 )

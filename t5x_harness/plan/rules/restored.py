@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -229,7 +230,8 @@ def _renamed(plan: Planned) -> dict[str, str]:
 
 @CKP19
 def restore_mode(plan: Planned) -> Iterator[Found]:
-    """Finds several checkpoints for one training run or for orbax, and checkpoint managers of two kinds."""
+    """Finds several checkpoints for one training run or for orbax, and checkpoint managers of two kinds or of none."""
+    yield from _no_manager(plan)
     if plan.config.mode is not Mode.TRAIN:
         yield from _list(plan)
         return
@@ -244,6 +246,25 @@ def restore_mode(plan: Planned) -> Iterator[Found]:
         message = f"training restores one checkpoint, and the path is a list of {len(restore.path)}"
         yield Found(message, plan.restore_key("path"), "write one path without brackets")
     yield from _managers(plan, save, restore)
+
+
+def _no_manager(plan: Planned) -> Iterator[Found]:
+    """Yields a manager that does not take what T5X calls it with, as that of the older layout."""
+    manager = getattr(plan.start.restore, "checkpoint_manager_cls", None)
+    if not plan.uses_orbax or not callable(manager):
+        return
+    try:
+        # Gin wraps the calls of a class, which then seem to take anything.
+        taken = inspect.signature(manager.__init__ if isinstance(manager, type) else manager).parameters.values()
+    except (TypeError, ValueError):  # of a function in C
+        return
+    if not any(each.name == "directory" or each.kind is each.VAR_KEYWORD for each in taken):
+        yield Found(
+            f"checkpoint_manager_cls is {getattr(manager, '__name__', manager)}, which takes no directory, and T5X "
+            "gives it one",
+            plan.restore_key("checkpoint_manager_cls"),
+            "do not bind it: without orbax, which use_orbax = False turns off, T5X asks for no manager",
+        )
 
 
 def _list(plan: Planned) -> Iterator[Found]:
