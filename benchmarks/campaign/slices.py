@@ -81,7 +81,7 @@ def _batches(case: Case, slice_: Slice) -> Iterator[Mutant]:
         yield _on(case, slice_, "batch", lines, ("BATCH_SIZE", "batch_size", "utils.DatasetConfig.batch_size"))
     if case.mode is Mode.TRAIN:
         for parts in (2, 3, devices, 2 * devices):
-            lines = (_batch(case, devices), f"trainer.Trainer.num_microbatches = {parts}")
+            lines = (f"{_SUBMESH} = (1, 1, 1, 1)", _batch(case, devices), f"trainer.Trainer.num_microbatches = {parts}")
             yield _on(case, slice_, "microbatches", lines, ("num_microbatches",))
 
 

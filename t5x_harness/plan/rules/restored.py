@@ -255,7 +255,8 @@ def _no_manager(plan: Planned) -> Iterator[Found]:
         return
     try:
         # Gin wraps the calls of a class, which then seem to take anything.
-        taken = inspect.signature(manager.__init__ if isinstance(manager, type) else manager).parameters.values()
+        made = getattr(manager, "__init__" if isinstance(manager, type) else "__call__")
+        taken = inspect.signature(made).parameters.values()
     except (TypeError, ValueError):  # of a function in C
         return
     if not any(each.name == "directory" or each.kind is each.VAR_KEYWORD for each in taken):
