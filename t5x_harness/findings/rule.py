@@ -110,9 +110,13 @@ class Rule:
 
     def findings(self, subject: Any, place: PlaceOf) -> Iterator[Finding]:
         """Yields the rule's findings in a subject."""
+        return (finding for finding, _ in self.placed_findings(subject, place))
+
+    def placed_findings(self, subject: Any, place: PlaceOf) -> Iterator[tuple[Finding, Location | None]]:
+        """Yields the rule's findings, each with the place of the object at fault, although it may name a better one."""
         for found in self.check(subject) if self.check is not None else ():
             location, name = place(found.at)
-            yield Finding(
+            finding = Finding(
                 self.code,
                 found.severity or self.severity,
                 self.stage,
@@ -122,6 +126,7 @@ class Rule:
                 found.binding or name,
                 found.edits,
             )
+            yield finding, location
 
 
 def rules_in(package: str, stage: Stage) -> tuple[Rule, ...]:

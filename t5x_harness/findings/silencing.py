@@ -1,4 +1,4 @@
-"""Findings that the user does not want to see: by code for all runs, or by a comment in the gin file.
+"""Findings that the user does not want to see: by code for all runs, or by a comment in a file of theirs.
 
     BATCH_SIZE = 128  # t5x-harness: ignore[GIN02]
 
@@ -7,13 +7,13 @@ silences these codes for its line; a comment on its own line does so for the nex
 be silenced, and silenced findings are counted.
 """
 
+import functools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
-from t5x_harness.spec import Finding, Severity
+from t5x_harness.spec import Finding, Location, Severity
 from t5x_harness.system.misspelling import did_you_mean
 
 KEPT_PREFIXES = ("RUN", "USR")
@@ -28,6 +28,7 @@ def split_silenced(
     folder: str | Path,
     texts: Mapping[str, str] = MappingProxyType({}),
     kept: Collection[str] = (),
+    bound_at: Location | None = None,
 ) -> tuple[tuple[Finding, ...], tuple[Finding, ...]]:
     """Separates findings into those to show and those to silence.
 
@@ -37,18 +38,23 @@ def split_silenced(
       folder: the folder that relative paths of the findings' places start from.
       texts: the texts of files that were already read, by their names in the findings' places.
       kept: codes whose errors are always shown, because they prevent any other verdict.
+      bound_at: the line of the binding that the findings are about, if they name a better place, such as a line of the
+        task; a comment at either silences them.
 
     Returns:
       The findings to show and the silenced ones, each in their order.
     """
     shown: list[Finding] = []
     silenced: list[Finding] = []
+    commented = functools.partial(_is_commented_out, folder=Path(folder), texts=texts)
     for finding in findings:
         must_show = finding.code in kept and finding.severity is Severity.ERROR
         hidden = (
             not must_show
             and not finding.code.startswith(KEPT_PREFIXES)
-            and (finding.code in ignore or _is_commented_out(finding, Path(folder), texts))
+            and (
+                finding.code in ignore or commented(finding.code, finding.location) or commented(finding.code, bound_at)
+            )
         )
         (silenced if hidden else shown).append(finding)
     return tuple(shown), tuple(silenced)
@@ -93,12 +99,11 @@ def _is_of(code: str, given: str) -> bool:
     return code == given or code.rstrip("0123456789") == given
 
 
-def _is_commented_out(finding: Finding, folder: Path, texts: Mapping[str, str]) -> bool:
-    if finding.location is None:
+def _is_commented_out(code: str, at: Location | None, *, folder: Path, texts: Mapping[str, str]) -> bool:
+    if at is None:
         return False
-    name = finding.location.file
-    in_file, by_line = _comments(texts[name] if name in texts else _read(folder / name))
-    return finding.code in in_file or finding.code in by_line.get(finding.location.line, ())
+    in_file, by_line = _comments(texts[at.file] if at.file in texts else _read(folder / at.file))
+    return code in in_file or code in by_line.get(at.line, ())
 
 
 def _read(file: Path) -> str:
@@ -109,7 +114,7 @@ def _read(file: Path) -> str:
         return ""
 
 
-@lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=1024)
 def _comments(text: str) -> tuple[frozenset[str], dict[int, frozenset[str]]]:
     """Returns the codes that a text silences: everywhere in it, and by line."""
     in_file: frozenset[str] = frozenset()

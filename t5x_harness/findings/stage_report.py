@@ -97,17 +97,26 @@ class StageReport:
         """Adds an error of this stage; equal errors count once."""
         self.add([Finding(code, Severity.ERROR, self.stage, message, location, fix, binding)])
 
-    def add(self, findings: Iterable[Finding]) -> None:
-        """Adds findings, except those that the user ignores; equal findings count once."""
+    def add(self, findings: Iterable[Finding], bound_at: Location | None = None) -> None:
+        """Adds findings, except those that the user ignores; equal findings count once.
+
+        Args:
+          findings: the findings.
+          bound_at: the line of the binding that they are about, whose comments also count.
+        """
         for finding in findings:  # one by one, to keep the findings of a rule that stops later
-            shown, silenced = split_silenced([finding], self.ignore, self.folder)
+            shown, silenced = split_silenced([finding], self.ignore, self.folder, bound_at=bound_at)
             self.findings += [finding for finding in shown if finding not in self.findings]
             self.silenced += [finding for finding in silenced if finding not in self.silenced]
 
     def apply(self, rules: Iterable[Rule], subject: Any, place: PlaceOf) -> None:
         """Adds the findings of each rule about a subject, as a part of the stage; see :meth:`attempt`."""
         for rule in rules:
-            self.attempt(lambda rule: self.add(rule.findings(subject, place)), rule)
+            self.attempt(self._apply, rule, subject, place)
+
+    def _apply(self, rule: Rule, subject: Any, place: PlaceOf) -> None:
+        for finding, bound_at in rule.placed_findings(subject, place):
+            self.add([finding], bound_at)
 
     def attempt(self, part: Callable[..., object], *args: Any) -> None:
         """Performs one part of the stage; if it raises, the other parts can still explain why."""

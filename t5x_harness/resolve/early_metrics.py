@@ -241,16 +241,17 @@ def _add_outcome(called: MetricCall, run: Resolved, role: DataRole, sample: Samp
     if called.values:
         shown = ", ".join(f"{name} {shown_value(value)}" for name, value in called.values.items())
         report.fact(f"{sample.task.name} metrics", f"{shown} with the targets as predictions")
+    bound_at = run.config.location(role.key(run.config, "mixture_or_task_name"))
     if called.values is not None and called.error is None and not called.late:
         place = run.registrations.place(sample.task.name)
-        report.add(silent_mistakes((called.values, *called.others), called.targets, sample, place))
+        report.add(silent_mistakes((called.values, *called.others), called.targets, sample, place), bound_at)
     if called.error is not None:
         log_traceback(called.error)
         if is_out_of_reach(called.error):
             return "they need the network"
         if not called.given and failure_of(called.error)[0] != "SEQ23":
             return f"SeqIO's evaluator cannot be built for the sampled examples: {one_line(root_cause(called.error))}"
-        report.add([failure_in_call(called.error, called.given, run, role, sample)])
+        report.add([failure_in_call(called.error, called.given, run, role, sample)], bound_at)
     return "they took too long" if called.late else None
 
 

@@ -24,6 +24,7 @@ _UNKNOWN = ("-1", "-1.0", "None", "''", "'unknown'", "'<unk>'", "nan")
 _FEW = 16
 """The number of examples below which a metric of generated scores may be the same by chance."""
 
+_COMPARE = "compare the predictions with the targets, both in the form that postprocess_fn gives them"
 _MOST_SHOWN = 3
 _NUMBERS = (int, float, np.number, np.bool_)
 
@@ -77,8 +78,13 @@ def silent_mistakes(
         shown = ", ".join(f"{name} {shown_value(value)}" for name, value in outputs[0].items())
         best = "any scores" if scored else "the targets themselves as predictions, for random ids and for empty ones"
         message = f"the metrics of task {task.name} are the same for {best}: {shown}"
-        fix = "compare the predictions with the targets, both in the form that postprocess_fn gives them"
-        yield finding("SEQ43", Severity.WARNING, message, fix, only)
+        yield finding("SEQ43", Severity.WARNING, message, _COMPARE, only)
+    elif differ and len(outputs) > 1:
+        for function, names in _blind_functions(outputs, task):
+            shown = ", ".join(f"{name} {shown_value(outputs[0][name])}" for name in names)
+            message = f"of the metrics of task {task.name} these do not depend on the predictions: {shown}"
+            # They may be meant to describe the targets, or count what no sampled prediction has.
+            yield finding("SEQ43", Severity.NOTE, message, _COMPARE, function)
 
 
 def _unknown_targets(sample: Sample, made: Sequence[str]) -> tuple[Severity, str, str] | None:
@@ -144,8 +150,28 @@ def _is_undefined(value: Any) -> bool:
 
 def _is_always_the_same(outputs: Sequence[Values]) -> bool:
     """Tells whether there are numbers among the metrics, and all of them are the same for all outputs."""
-    numbers = [{n: v for n, value in values.items() if isinstance(v := _number(value), _NUMBERS)} for values in outputs]
+    numbers = [_numbers(values) for values in outputs]
     return bool(numbers[0]) and all(each == numbers[0] for each in numbers)
+
+
+def _blind_functions(outputs: Sequence[Values], task: seqio.Task) -> Iterator[tuple[Callable[..., Any], Sequence[str]]]:
+    """Yields each metric function all of whose numbers are the same for all outputs, with their names.
+
+    One that only counts, such as examples, is left out.
+    """
+    numbers, *others = map(_numbers, outputs)
+    by_function: dict[Callable[..., Any], list[str]] = {}
+    for name in numbers:
+        if (function := function_with(name, task)) is not None:
+            by_function.setdefault(function, []).append(name)
+    for function, names in by_function.items():
+        counts = all(isinstance(numbers[name], int | np.integer) for name in names)
+        if not counts and all(other.get(name) == numbers[name] for other in others for name in names):
+            yield function, names
+
+
+def _numbers(values: Values) -> Values:
+    return {name: number for name, value in values.items() if isinstance(number := _number(value), _NUMBERS)}
 
 
 def shown_value(value: Any) -> str:

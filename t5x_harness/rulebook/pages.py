@@ -180,7 +180,8 @@ def _not_caught_page() -> str:
 
 def _how_to_silence(code: str) -> Iterator[str]:
     text = (
-        f"For one line of a gin file, with a comment at its end or above it: `# t5x-harness: ignore[{code}]`. For a "
+        f"For a line of a gin file or module, with a comment at its end or above it: `# t5x-harness: ignore[{code}]`; "
+        "for a finding in a task, also at the config's binding of the task's name. For a "
         f"whole file: `# t5x-harness: ignore-file[{code}]`. For a project: `ignore = ['{code}']` in "
         f"`[tool.t5x_harness]` of pyproject.toml. For one call: `--ignore {code}`, with pytest `--t5x-ignore {code}`."
     )

@@ -251,6 +251,20 @@ def test_corrupted_targets_without_an_end_are_seen_although_their_task_cuts_them
     assert "no sampled target of counting ends with the end-of-sequence id 1" in of(result, "SEQ14").message
 
 
+@pytest.mark.parametrize("at", ["the task", "the binding", "neither"])
+def test_a_comment_at_the_task_or_at_the_binding_of_its_name_silences(resolve: Resolve, at: str) -> None:
+    twice = ("append_eos]", "append_eos, seqio.preprocessors.append_eos]")
+    comment, task, name = (
+        "  # t5x-harness: ignore[SEQ41]",
+        "seqio.TaskRegistry.add(",
+        "MIXTURE_OR_TASK_NAME = 'counting'",
+    )
+    files = module(twice, (task, task + comment * (at == "the task")))
+    result = resolve(trained().replace(name, name + comment * (at == "the binding")), files)
+    shown, silenced = ([f for f in found if f.code == "SEQ41"] for found in (result.findings, result.silenced))
+    assert (len(shown), len(silenced)) == ((1, 0) if at == "neither" else (0, 1))
+
+
 def test_the_vocabulary_of_a_language_models_task_is_compared_too(find: Find) -> None:
     files = module(
         ("{'inputs': FEATURE, 'targets': FEATURE}", "{'targets': FEATURE}"),

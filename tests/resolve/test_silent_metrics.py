@@ -25,6 +25,14 @@ def exact(targets: Any, predictions: Any) -> Mapping[str, Any]:
     return {"exact": targets == predictions}
 
 
+def f1(targets: Any, predictions: Any) -> Mapping[str, Any]:
+    return {"f1": targets == predictions}
+
+
+def counted(targets: Any, predictions: Any) -> Mapping[str, Any]:
+    return {"examples": len(targets) + len(predictions)}
+
+
 def of_scores(targets: Any, scores: Any) -> Mapping[str, Any]:
     return {"exact": len(targets) + len(scores)}
 
@@ -37,7 +45,14 @@ def sample(*texts: str, metric: Any = exact, postprocess: Any = None, whole: boo
     feature = seqio.Feature(seqio.ByteVocabulary())
     source = seqio.FunctionDataSource(lambda split, shuffle_files, seed=None: None, splits=("validation",))
     features = {"targets": feature}
-    task = seqio.Task("rated", source, features, [], postprocess_fn=postprocess, metric_fns=[metric])
+    task = seqio.Task(
+        "rated",
+        source,
+        features,
+        [],
+        postprocess_fn=postprocess,
+        metric_fns=metric if isinstance(metric, list) else [metric],
+    )
     ids = [np.array(feature.vocabulary.encode(text), np.int32) for text in texts]
     examples = tuple({"targets": i, "targets_pretokenized": t.encode()} for i, t in zip(ids, texts, strict=True))
     return Sample(task, "validation", examples, whole=True, count=len(texts), ended=whole)
@@ -67,6 +82,24 @@ def test_a_metric_that_compares_targets_with_themselves(resolve: Resolve) -> Non
     line = next(n for n, text in enumerate(files["counting.py"].splitlines(), 1) if text.startswith("def exact"))
     assert warning.location == Location("counting.py", line)
     assert warning.fix == "compare the predictions with the targets, both in the form that postprocess_fn gives them"
+
+
+def test_a_comment_at_the_binding_of_the_task_silences_its_metrics(resolve: Resolve) -> None:
+    name = "MIXTURE_OR_TASK_NAME = 'counting'"
+    gin = EVALUATED.replace(name, f"# t5x-harness: ignore[SEQ43]\n{name}")
+    result = resolve(gin, module((EXACT, "return {'exact': float(targets == targets)}")))
+    assert [f.code for f in result.silenced] == ["SEQ43"]
+
+
+def test_a_blind_metric_beside_one_that_is_not_is_a_note_and_one_that_counts_is_nothing() -> None:
+    outputs = [{"exact": 1.0, "f1": right, "examples": 2} for right in (1.0, 0.5, 0.5)]
+    given = sample("a", "b", metric=[exact, f1, counted])
+    note = the_one(given, *outputs)
+    assert (note.code, note.severity) == ("SEQ43", Severity.NOTE)
+    assert note.message == "of the metrics of task rated these do not depend on the predictions: exact 1"
+    assert note.location is not None
+    assert note.location.line == exact.__code__.co_firstlineno
+    assert not mistakes(given, {**outputs[0], "exact": 0.5}, *outputs[1:])
 
 
 def test_a_metric_of_scores_that_ignores_them(resolve: Resolve) -> None:

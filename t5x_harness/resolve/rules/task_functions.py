@@ -142,7 +142,8 @@ SEQ43 = Rule(
     severity=Severity.WARNING,
     why=(
         "A metric that compares the targets with themselves, or texts with numbers, gives one value before and after "
-        "training. It is computed here for the targets themselves as predictions, for random ids and for empty ones."
+        "training. It is computed here for the targets themselves as predictions, for random ids and for empty ones. "
+        "If only some metric functions are blind, it is a note, and one that only counts is not reported."
     ),
     bad=evaluating(_SPLIT, files=task_files(_EXACT, "return {'exact': float(targets == targets)}"), at="def exact"),
     good=evaluating(_SPLIT),
