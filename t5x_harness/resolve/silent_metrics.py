@@ -162,8 +162,10 @@ def _blind_functions(outputs: Sequence[Values], task: seqio.Task) -> Iterator[tu
     numbers, *others = map(_numbers, outputs)
     by_function: dict[Callable[..., Any], list[str]] = {}
     for name in numbers:
-        if (function := function_with(name, task)) is not None:
-            by_function.setdefault(function, []).append(name)
+        function = function_with(name, task)
+        if function is None:
+            return  # it may be of any of them
+        by_function.setdefault(function, []).append(name)
     for function, names in by_function.items():
         counts = all(isinstance(numbers[name], int | np.integer) for name in names)
         if not counts and all(other.get(name) == numbers[name] for other in others for name in names):
