@@ -32,42 +32,38 @@ _SHAPES = {
     "asic": r"(?P<kept>\b[Bb]asic\s+)(?=\S*\d)[\w.~+/=-]{16,}",
     "=": r"(?P<kept>[?&](?:[\w-]{0,40}(?:token|secret|signature)|key|sig)=)[^&\s'\"#]+",
 }
-"""The shapes of secrets by a part that each contains. What is kept of a match is its group ``kept``."""
+"""The shapes of secrets by a part that each contains. What is kept of a match is its group ``kept``.
 
-_PATTERNS = tuple((part, re.compile(shape)) for part, shape in _SHAPES.items())
+These are not compiled on import, because the plugin is imported in every session of pytest.
+"""
 
-
-_VARIABLE = re.compile(
-    r"(token|secret|passw(or)?d|passphrase|credentials?|api_?key)$"
-    r"|(^|[_-])(token|secret|passw(or)?d|auth|credentials?|key)([_-]|$)",
-    re.IGNORECASE,
+_VARIABLE = (
+    r"(?i)(token|secret|passw(or)?d|passphrase|credentials?|api_?key)$"
+    r"|(^|[_-])(token|secret|passw(or)?d|auth|credentials?|key)([_-]|$)"
 )
 """The names of variables. The environment of a job has few, so this may match some that are not secret."""
 
 _WORD = r"token|secret|passw(?:or)?d|passphrase|credentials?|(?:api|access|secret|private|wandb)[_-]?key"
 _WORD = rf"(?:{_WORD}|{_WORD.upper()}|Token|Secret|Password|(?:[aA]pi|[aA]ccess|[sS]ecret|[pP]rivate)Key)_?\d*"
-_NAME = re.compile(rf"{_WORD}\Z")
+_NAME = rf"{_WORD}\Z"
 _IN_NAMES = ("token", "secret", "passw", "passphrase", "credential", "key")
 """A part of each name, in small letters: to find one is much quicker than to match the pattern."""
 
-_BOUND = re.compile(
+_BOUND = (
     rf"(?P<word>{_WORD})\\*['\"]?\s*[=:]\s*(?P<quote>\\*['\"])(?P<value>[^'\"\n\\]+)(?P=quote)"
     rf"|(?P<bare>{_WORD})=(?P<text>[^\s'\"\\,;&)\]}}]+)"
 )
 """``NAME = 'value'``, in Gin, Python and JSON, and ``NAME=value``, as in a shell."""
 
-_VOCABULARY = re.compile(
-    r"(?:^|[^A-Za-z])(?:[sbe]os|begin|end|start|stop|first|last|next|pad|padding|unk|unknown|mask|sep|separator|cls|extra"
-    r"|special|sentinel|prompt|prefix|blank|image|lang|language|task|newline|decoder_start|cur|current|unused|per)_token\d*\Z",
-    re.IGNORECASE,
+_VOCABULARY = (
+    r"(?i)(?:^|[^A-Za-z])(?:[sbe]os|begin|end|start|stop|first|last|next|pad|padding|unk|unknown|mask|sep|separator|cls|extra"
+    r"|special|sentinel|prompt|prefix|blank|image|lang|language|task|newline|decoder_start|cur|current|unused|per)_token\d*\Z"
 )
 """The names of tokens of a vocabulary, which are words of text."""
 
-_PATH = re.compile(
-    r"[/~]|\.{1,2}/|[a-z][a-z0-9+]*://|.*\.(?:json|txt|env|key|pem|p12|crt|model|gin|py|ya?ml|toml|cfg|ini)\Z"
-)
-_LITERAL = re.compile(r"[%@$<\[({]|(?:None|True|False|null|true|false|[-+.\de_]{1,15})\Z")
-_RANDOM = re.compile(r"(?=[^\d]*\d)[A-Za-z0-9+/=-]{16,}\Z")
+_PATH = r"[/~]|\.{1,2}/|[a-z][a-z0-9+]*://|.*\.(?:json|txt|env|key|pem|p12|crt|model|gin|py|ya?ml|toml|cfg|ini)\Z"
+_LITERAL = r"[%@$<\[({]|(?:None|True|False|null|true|false|[-+.\de_]{1,15})\Z"
+_RANDOM = r"(?=[^\d]*\d)[A-Za-z0-9+/=-]{16,}\Z"
 _LEAST_TOKEN = 8
 _NAME_BEFORE = re.compile(r"[\w-]*\Z")
 _LONGEST_NAME = 60
@@ -75,7 +71,7 @@ _LONGEST_NAME = 60
 
 def masked(name: str, value: str) -> str:
     """Returns the value of a job's environment variable, or :data:`MASK` if it looks like a secret."""
-    return MASK if value and (_VARIABLE.search(name) or mask_text(value) != value) else value
+    return MASK if value and (re.search(_VARIABLE, name) or mask_text(value) != value) else value
 
 
 def masked_binding(name: str, value: str) -> str:
@@ -86,7 +82,7 @@ def masked_binding(name: str, value: str) -> str:
       value: the value as text, or as Gin or Python writes it.
     """
     text = value.strip("'\"")
-    return value.replace(text, MASK) if _NAME.search(name) and _is_secret(name, text) else mask_text(value)
+    return value.replace(text, MASK) if name and re.search(_NAME, name) and _is_secret(name, text) else mask_text(value)
 
 
 def mask_text(text: str) -> str:
@@ -95,11 +91,11 @@ def mask_text(text: str) -> str:
     Secrets are tokens of a known shape, private keys, passwords in URLs, and text that is bound to a name such as
     ``HF_TOKEN`` or ``api_key``. Paths, numbers, and the tokens of a vocabulary (``eos_token``) are not.
     """
-    for part, pattern in _PATTERNS:
+    for part, shape in _SHAPES.items():
         if part in text:
-            text = pattern.sub(_without_token, text)
+            text = re.sub(shape, _without_token, text)
     lower = text.lower()
-    return _BOUND.sub(_without_value, text) if any(word in lower for word in _IN_NAMES) else text
+    return re.sub(_BOUND, _without_value, text) if any(word in lower for word in _IN_NAMES) else text
 
 
 def _without_token(match: re.Match[str]) -> str:
@@ -113,7 +109,7 @@ def _without_value(match: re.Match[str]) -> str:
     before = _NAME_BEFORE.search(match.string, max(0, start - _LONGEST_NAME), start)
     name = f"{before[0] if before else ''}{match['word'] or match['bare']}"
     # In code, what follows a parameter is an expression: token=next_id.
-    is_expression = group == "text" and not (name.isupper() or _RANDOM.match(match[group]))
+    is_expression = group == "text" and not (name.isupper() or re.match(_RANDOM, match[group]))
     if is_expression or not _is_secret(name, match[group]):
         return match[0]
     return match[0].removesuffix(f"{match[group]}{match['quote'] or ''}") + MASK + (match["quote"] or "")
@@ -121,7 +117,7 @@ def _without_value(match: re.Match[str]) -> str:
 
 def _is_secret(name: str, value: str) -> bool:
     """Returns whether a value that is bound to a name of a secret is a secret itself."""
-    if not value or value == MASK or _PATH.match(value) or _LITERAL.match(value):
+    if not value or value == MASK or re.match(_PATH, value) or re.match(_LITERAL, value):
         return False
     is_token = name.lower().rstrip("0123456789").endswith("token")
-    return not is_token or not (_VOCABULARY.search(name) or len(value) < _LEAST_TOKEN or " " in value)
+    return not is_token or not (re.search(_VOCABULARY, name) or len(value) < _LEAST_TOKEN or " " in value)
