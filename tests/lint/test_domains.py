@@ -113,3 +113,15 @@ def test_every_entry_is_of_a_parameter_that_there_is(tmp_path: Path) -> None:
 )
 def test_values_outside(folder: Folder, line: str, place: str, said: str) -> None:
     assert said in "; ".join(map(str, folder.said(f"{RUN}{line}\n", place)))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "partitioning.standard_logical_axis_rules.parameter_partitioning_dims = 2.0",
+        "partitioning.PjitPartitioner.logical_axis_rules = [('batch', 'data'), ('stack', ''), ('embed', ())]",
+    ],
+)
+def test_unusual_values_that_t5x_uses(folder: Folder, line: str) -> None:
+    findings = folder.findings(f"{RUN}from t5x import partitioning\n{line}\n")
+    assert not [finding for finding in findings if finding.code in ("GIN36", "GIN37")]
