@@ -62,15 +62,12 @@ _LAYOUTS: Mapping[str, Preparation] = {
     "orbax": Preparation(),
     "legacy": Preparation((_LEGACY,)),
 }
+_SIZES: Mapping[str, object] = {
+    **{"emb_dim": 16, "num_heads": 2, "head_dim": 16, "mlp_dim": 32, "vocab_size": 512, "num_encoder_layers": 2},
+    **{"num_decoder_layers": 2, "logits_via_embedding": True, "mlp_activations": "('relu',)", "dtype": "'bfloat16'"},
+}
 _MODELS: Mapping[str, Preparation] = {
-    **{
-        f"{name} {value}": Preparation((f"{_SIZE}{name} = {value}",))
-        for name, value in (
-            *(("emb_dim", 16), ("num_heads", 2), ("head_dim", 16), ("mlp_dim", 32), ("vocab_size", 512)),
-            *(("num_encoder_layers", 2), ("num_decoder_layers", 2), ("logits_via_embedding", True)),
-            *(("mlp_activations", "('relu',)"), ("dtype", "'bfloat16'")),
-        )
-    },
+    **{f"{name} {value}": Preparation((f"{_SIZE}{name} = {value}",)) for name, value in _SIZES.items()},
     "scanned": Preparation(model=_SCALABLE),
     "saved in bfloat16": Preparation(("utils.SaveCheckpointConfig.dtype = 'bfloat16'",)),
     "another optimizer": Preparation(
@@ -224,7 +221,14 @@ def _mutant(
     line = case.text.count("\n", 0, match.start()) + 1
     text = replaced(case.text, line, f"{match[1]} = {value}")
     added = [*before, *(f"utils.RestoreCheckpointConfig.{each}" for each in lines)]
-    names = [match[1], "RestoreCheckpointConfig.path", *(each.partition(" = ")[0] for each in (*lines, *before))]
+    # What the model of the checkpoint has otherwise, if anything.
+    other = start.rpartition(", ")[2].partition(" ")[0]
+    names = [
+        match[1],
+        "RestoreCheckpointConfig.path",
+        *([other] if other in _SIZES else []),
+        *(each.partition(" = ")[0] for each in (*lines, *before)),
+    ]
     text += "".join(f"{each}\n" for each in added)
     what = "; ".join((value, *lines, *before, start, *(["in a bucket"] if bucket else [])))
     where = text.count("\n") if added else line
