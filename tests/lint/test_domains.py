@@ -120,6 +120,7 @@ def test_values_outside(folder: Folder, line: str, place: str, said: str) -> Non
     [
         "partitioning.standard_logical_axis_rules.parameter_partitioning_dims = 2.0",
         "partitioning.PjitPartitioner.logical_axis_rules = [('batch', 'data'), ('stack', ''), ('embed', ())]",
+        "partitioning.PjitPartitioner.dcn_mesh_shape = (1, 1)",
     ],
 )
 def test_unusual_values_that_t5x_uses(folder: Folder, line: str) -> None:
