@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.fixtures.runs import slice_name, written
-from t5x_harness.promotion.marker import SMOKE, TPU, ResourcesError, TpuResources
+from t5x_harness.fixtures.runs import fail_at_marker, slice_name, written
+from t5x_harness.promotion.marker import AOT, SMOKE, TPU, ResourcesError, TpuResources
 from t5x_harness.settings.auxiliary import Auxiliary
 
 from .session import SESSION
@@ -47,7 +47,7 @@ def auxiliary_jobs(item: pytest.Item) -> tuple[Auxiliary, ...]:
         try:
             jobs.append(Auxiliary.of_mark(mark.args, mark.kwargs))
         except ValueError as error:
-            pytest.fail(f"@pytest.mark.auxiliary: {error}", pytrace=False)
+            fail_at_marker(item, "auxiliary", f"@pytest.mark.auxiliary: {error}")
     return tuple(reversed(jobs))
 
 
@@ -69,45 +69,61 @@ def check_auxiliary(item: pytest.Item) -> None:
 
 
 def tpu_resources(item: pytest.Item, otherwise: Mapping[str, Any]) -> TpuResources:
-    """Returns the resources that the ``tpu`` markers of a test request; see :meth:`TpuResources.of_marks`."""
+    """Returns the resources that the ``tpu`` markers of a test request; see :meth:`TpuResources.of_marks`.
+
+    Raises:
+      ResourcesError: a marker has a mistake in it, or two of the test itself contradict each other.
+    """
+    if fault := _contradiction(item, TPU):
+        raise ResourcesError(fault)
     return TpuResources.of_marks(((mark.args, mark.kwargs) for mark in item.iter_markers(TPU)), otherwise)
 
 
 def check(item: pytest.Item) -> None:
     """Fails a test without a traceback if one of the harness's markers has a mistake in it."""
+    for name in (SMOKE, AOT, "network"):
+        mark = item.get_closest_marker(name)
+        if mark is not None and (mark.args or mark.kwargs):
+            fail_at_marker(item, name, f"use @pytest.mark.{name}, which takes no arguments; not {written(mark)}")
     takes_jobs = "t5x_run" in getattr(item, "fixturenames", ()) or not isinstance(item, pytest.Function)
     if auxiliary_jobs(item) and (hasattr(item, "spec") or not takes_jobs):
         pytest.fail(
             f"{item.name}: @pytest.mark.auxiliary is for tests that call t5x_run, whose train job it gives jobs",
             pytrace=False,
         )
-    if (name := slice_name(item)) is not None:
-        check_slice(name, "@pytest.mark.slice:")
+    if (named := slice_name(item)) is not None and (fault := _contradiction(item, "slice") or no_slice(named)):
+        fail_at_marker(item, "slice", f"@pytest.mark.slice: {fault}")
     if item.get_closest_marker(TPU) is not None:
         try:
             tpu_resources(item, {})
         except ResourcesError as error:
-            raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
+            fail_at_marker(item, TPU, f"@pytest.mark.tpu: {error}")
 
 
-def check_slice(name: str, where: str) -> None:
-    """Fails a test without a traceback if its slice does not exist; ``where`` begins the message."""
+def _contradiction(item: pytest.Item, name: str) -> str:
+    """Returns which values of two of a test's own decorators contradict each other; empty if none do."""
+    found: dict[str, Any] = {}
+    for mark in getattr(getattr(item, "obj", None), "pytestmark", ()):
+        given = {**dict(zip(["name"], mark.args, strict=False)), **mark.kwargs} if mark.name == name else {}
+        for argument, value in given.items():
+            other = found.setdefault(argument, value)
+            if other is not value and other != value and not isinstance(value, Mapping):
+                return f"{argument}={other!r} and {argument}={value!r} contradict each other: leave one out"
+    return ""
+
+
+def no_slice(name: str) -> str:
+    """Returns why there is no TPU slice with a name; empty if there is one."""
     from t5x_harness.slices.slice import SliceError, get_slice
 
     try:
         get_slice(name)
     except SliceError as error:
-        pytest.fail(f"{where} {error}", pytrace=False)
+        return str(error)
+    return ""
 
 
 def network_allowed(item: pytest.Item) -> bool:
-    """Returns whether a test, and the runs that it makes, may reach beyond this machine.
-
-    The test fails without a traceback if its ``network`` marker has arguments.
-    """
-    mark = item.get_closest_marker("network")
-    if mark is None:
-        return item.config.stash[SESSION].settings.options.network == "allow"
-    if mark.args or mark.kwargs:
-        pytest.fail(f"use @pytest.mark.network, which takes no arguments; not {written(mark)}", pytrace=False)
-    return True
+    """Returns whether a test, and the runs that it makes, may reach beyond this machine."""
+    allows = item.config.stash[SESSION].settings.options.network == "allow"
+    return allows or item.get_closest_marker("network") is not None

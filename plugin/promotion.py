@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from t5x_harness.fixtures.runs import slice_name
+from t5x_harness.fixtures.runs import fail_at_marker, slice_name
 from t5x_harness.fixtures.vertex import Targets
 from t5x_harness.promotion.marker import SMOKE, TPU, ResourcesError, TpuResources, resources_in, selects_only
 from t5x_harness.promotion.settings import PromotionSettings
@@ -321,7 +321,7 @@ def check_promotable(item: pytest.Item) -> None:
             if resources.names_machine:  # otherwise, the machine follows from the slice, which the test may name
                 promotion.check_order(item, resources, "", promotion.targets.of(item))
         except ResourcesError as error:
-            raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
+            fail_at_marker(item, TPU, f"@pytest.mark.tpu: {error}")
 
 
 def check_sent(item: pytest.Item) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from t5x_harness.fixtures.runs import fail_at_marker
 from t5x_harness.fixtures.vertex import checked
-from t5x_harness.promotion.marker import ResourcesError
+from t5x_harness.promotion.marker import TPU, ResourcesError
 from t5x_harness.promotion.settings import NOT_SENT
 from t5x_harness.settings.auxiliary import Auxiliary
 from t5x_harness.settings.forms import Layer
@@ -37,7 +38,8 @@ def run_for(
     """Runs a config for a test, here or as the job that it is promoted to; see ``fixtures.runs.T5XRun``."""
     item: pytest.Item = request.node
     spec = request.config.stash[SESSION].settings.spec(gin_files, asked).with_settings(until=until)
-    marks.check_slice(spec.slice, "t5x_run: slice")
+    if fault := marks.no_slice(spec.slice):
+        pytest.fail(f"t5x_run: slice {fault}", pytrace=False)
     jobs = auxiliary or _marked(item, spec)
     if not jobs:
         return _run(request, spec, check=check, until=until)
@@ -79,7 +81,8 @@ def compile_for(request: pytest.FixtureRequest, gin_files: Sequence[str], asked:
     if why := session.why_not_compiled:
         pytest.skip(why)
     spec = session.settings.spec(gin_files, asked).with_settings(aot=mode, until=Stage.AOT)
-    marks.check_slice(spec.slice, "t5x_aot: slice")
+    if fault := marks.no_slice(spec.slice):
+        pytest.fail(f"t5x_aot: slice {fault}", pytrace=False)
     context = RunContext(marks.network_allowed(item), session.settings.fake_buckets)
     with session.working() as runs:
         result = runs.run(spec, context, origin=item.nodeid, may_fail=True)
@@ -131,7 +134,7 @@ def _run(
             promotion.check_order(item, resources, spec.slice, target)
             promote = promotion.for_run(item, spec, target, own)
         except ResourcesError as error:
-            raise pytest.fail.Exception(f"@pytest.mark.tpu: {error}", pytrace=False) from None
+            fail_at_marker(item, TPU, f"@pytest.mark.tpu: {error}")
     context = RunContext(marks.network_allowed(item), session.settings.fake_buckets, promote)
     try:
         with session.working() as runs:

@@ -70,7 +70,7 @@ _FITS: Mapping[str, Callable[[Any], bool]] = {
     "bool": lambda value: isinstance(value, bool),
     "float | str": lambda value: value in ("8", 1, 0.5) and not isinstance(value, bool),  # a length of time
     "tuple[str, ...]": lambda value: isinstance(value, list) and all(map(_is_text, value)),
-    "Sequence[str]": lambda value: isinstance(value, list) and bool(value) and all(map(_is_text, value)),
+    "Sequence[str]": lambda value: isinstance(value, list) and all(map(_is_text, value)),
     "Paths": lambda value: _is_text(value) or (isinstance(value, list) and bool(value) and all(map(_is_text, value))),
     "Mapping[str, str]": lambda value: isinstance(value, dict) and all(map(_is_text, [*value, *value.values()])),
 }

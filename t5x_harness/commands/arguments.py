@@ -75,7 +75,8 @@ _JOB_ROWS = {
 
 
 def _add_format_arguments(output: argparse._ArgumentGroup, formats: Sequence[str]) -> None:
-    output.add_argument(
+    form = output.add_mutually_exclusive_group()
+    form.add_argument(
         "--format",
         choices=formats,
         default="text",
@@ -87,7 +88,7 @@ def _add_format_arguments(output: argparse._ArgumentGroup, formats: Sequence[str
         )
         + " (default: text)",
     )
-    output.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
+    form.add_argument("--json", dest="format", action="store_const", const="json", help="the same as --format json")
     output.add_argument(
         "--output",
         type=_report_file,
@@ -113,6 +114,8 @@ def _report_file(text: str) -> Path:
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder: name a file in it")
+    if path.suffix == ".gin" and path.exists():
+        raise argparse.ArgumentTypeError(f"{text} is a gin file, which the report would replace: name another")
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"{text}: there is no folder {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):

@@ -98,7 +98,10 @@ def _run_if(arguments: argparse.Namespace) -> RunIf:
     """Returns whether the files are meant as runs, which they are if the arguments describe a run."""
     means_run = bool(arguments.gin_file or arguments.bindings or arguments.mode or not arguments.files)
     if arguments.fragments and means_run:
-        raise UsageError("--fragments is for FILEs alone: --gin_file, --gin.NAME=VALUE and --run_mode describe a run")
+        raise UsageError(
+            "--fragments is for FILEs alone: --gin_file, --gin_bindings (or --gin.NAME=VALUE) and --run_mode describe "
+            "a run"
+        )
     if arguments.fragments:
         return RunIf.COMPLETE
     return RunIf.ALWAYS if means_run else RunIf.STARTED
@@ -120,7 +123,7 @@ def _may_change(arguments: argparse.Namespace, specs: Sequence[RunSpec]) -> Call
 def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:
     """Prints the changes that ``--fix`` would make; returns the exit status."""
     if arguments.format != "text" or arguments.output is not None:
-        raise UsageError("--diff prints a diff and no report; --format json lists the edits of each finding")
+        raise UsageError("--diff prints a diff and no report: leave out --format, --json and --output, or --diff")
     _write_diffs(fixes, sys.stdout, applicable=not sys.stdout.isatty())
     print(_summary(fixes, "would be fixed"), file=sys.stderr)
     _explain_left(fixes)

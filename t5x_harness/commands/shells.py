@@ -14,9 +14,9 @@ from t5x_harness.commands.arguments import UsageError, note
 from t5x_harness.execute import program_setup
 from t5x_harness.google.vertex.faults import VertexFault
 from t5x_harness.google.vertex.settings import VertexOptions
-from t5x_harness.promotion.marker import LARGEST
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import StandInPolicy
+from t5x_harness.system.field_types import LARGEST
 
 
 def export_lines(variables: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import dataclasses
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from t5x_harness.commands.arguments import (
     require_google_sdk,
     specs_of,
 )
+from t5x_harness.commands.parsing import given_in
 from t5x_harness.commands.shells import root_of
 from t5x_harness.commands.submit_output import PrintedBatch, SubmitOutput
 from t5x_harness.execute import program_setup
@@ -32,7 +34,7 @@ from t5x_harness.vertex.container import FOUR_HOURS, JobOptions, JobOptionsError
 from t5x_harness.vertex.emulated import emulated_google, uses_emulated_google
 from t5x_harness.vertex.errors import VertexError
 from t5x_harness.vertex.job import JobError, T5XJob
-from t5x_harness.vertex.job_rules import refusals, verdict_of
+from t5x_harness.vertex.job_rules import verdict_of
 from t5x_harness.vertex.machine import ChipHoursError, Machine, MachineError
 from t5x_harness.vertex.modules import ClosureError
 from t5x_harness.vertex.target import (
@@ -45,6 +47,13 @@ from t5x_harness.vertex.target import (
     find_target,
 )
 
+_OPTIONS = {
+    "labels": "--label",
+    "machine_spec": "--accelerator",
+    "image_uri": "--image",
+    "display_name": "--name",
+}
+"""The options of fields that have other names in a job's message."""
 _SERVICES, _SERVICE_VARIABLE = option_of("vertex").choices, option_of("vertex").variable
 _SMALL = (
     "the emulated Vertex AI runs jobs on this machine's CPU: small, with a few steps, as t5x-harness run does; the "
@@ -180,9 +189,9 @@ def jobs_of(args: argparse.Namespace, target: VertexTarget) -> list[T5XJob]:
         for job in jobs:
             job.to_pb()
         _require_own_folders(jobs)
-    except (
-        ClosureError, JobError, JobOptionsError, MachineError, OverrideError, RunModeError, RuntimeChoiceError,
-    ) as error:  # fmt: skip
+    except MachineError as error:
+        raise UsageError(f"--accelerator: {error}" if args.tpu else str(error)) from None
+    except (ClosureError, JobError, JobOptionsError, OverrideError, RunModeError, RuntimeChoiceError) as error:
         raise UsageError(str(error)) from None
     return jobs
 
@@ -268,9 +277,13 @@ def main(args: argparse.Namespace) -> int:
 def _submitted(args: argparse.Namespace, jobs: Sequence[T5XJob], emulated: bool, output: SubmitOutput) -> int:
     """Takes jobs from their checks to their ends; returns the exit status."""
     verdicts = [verdict_of(job) for job in jobs]
-    refused = [text for job, verdict in zip(jobs, verdicts, strict=True) if (text := refusals(job, verdict))]
+    refused = [
+        f"{job.name}: Vertex AI refuses this job: {_option_at(violation.field, args)}{violation}"
+        for job, verdict in zip(jobs, verdicts, strict=True)
+        for violation in verdict.violations
+    ]
     if refused:
-        raise VertexError("\n".join(refused))
+        raise UsageError("\n".join(refused))
     for job in jobs:
         job.chip_hours.require(args.max_chip_hours or DEFAULT_MAX_CHIP_HOURS)
     for job, verdict in zip(jobs, verdicts, strict=True):
@@ -292,6 +305,13 @@ def _submitted(args: argparse.Namespace, jobs: Sequence[T5XJob], emulated: bool,
             for job in jobs:
                 batch.launch(job, duplicate=args.duplicate)
             return batch.finish()
+
+
+def _option_at(field: str, args: argparse.Namespace) -> str:
+    """Returns the given option that sets a field of a job's message, and a colon; empty if none does."""
+    given = {name for name, _ in given_in(args).values()}
+    options = (_OPTIONS.get(name, f"--{name.replace('_', '-')}") for name in re.split(r"\W+", field))
+    return next((f"{option}: " for option in options if option in given), "")
 
 
 def _passes_checks(args: argparse.Namespace, jobs: Sequence[T5XJob], output: SubmitOutput) -> bool:

@@ -8,13 +8,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from t5x_harness.system.texts import unfit
+from t5x_harness.system.field_types import LARGEST, fault_in
 
 if TYPE_CHECKING:
     from t5x_harness.vertex.container import JobOptions
-
-LARGEST = 2**31 - 1
-"""The largest number in options and markers: what Google's messages hold, and 68 years in seconds."""
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FORM = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd]?)")
@@ -102,11 +99,8 @@ class TpuResources:
     disable_retries: bool | None = None
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            form, fits = _FORMS.get(str(field.type).removesuffix(" | None"), ("", None))
-            if fits is not None and value is not None and not fits(value):
-                raise ResourcesError(f"{field.name} has to be {form}, not {value!r}")
+        if fault := fault_in(self):
+            raise ResourcesError(fault)
         object.__setattr__(self, "files", tuple(self.files))
         if self.accelerator_count is not None and self.tpu_topology is not None:
             raise ResourcesError(
@@ -248,25 +242,6 @@ def resources_in(lines: Iterable[str]) -> Mapping[str, Any]:
     except ResourcesError as error:
         raise ResourcesError(f"t5x_tpu: {error}") from None
     return values
-
-
-def _all_text(values: Any) -> bool:
-    return isinstance(values, list | tuple) and all(isinstance(value, str) and value for value in values)
-
-
-_FORMS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "str": ("text on one line", lambda value: isinstance(value, str) and bool(value.strip()) and not unfit(value)),
-    "int": (f"a whole number from 1 to {LARGEST}", lambda value: type(value) is int and 0 < value <= LARGEST),
-    "bool": ("True or False", lambda value: isinstance(value, bool)),
-    "tuple[str, ...]": ("a list of globs", _all_text),
-    "Mapping[str, str]": (
-        "a dict of texts",
-        lambda given: (
-            isinstance(given, Mapping) and _all_text([*given]) and all(isinstance(v, str) for v in given.values())
-        ),
-    ),
-}
-"""For each type of field, the requirement on its value in words, and a check of it; durations are parsed."""
 
 
 SMOKE, AOT, TPU = "smoke", "aot", "tpu"

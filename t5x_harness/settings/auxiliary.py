@@ -5,7 +5,9 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
+from t5x_harness.system.field_types import LARGEST
 from t5x_harness.system.misspelling import closest
+from t5x_harness.system.texts import unfit
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -37,14 +39,21 @@ class Auxiliary:
     skip_to_newest: bool = False
 
     def __post_init__(self) -> None:
-        if not self.files or not all(isinstance(file, str | os.PathLike) and os.fspath(file) for file in self.files):
+        is_given = isinstance(self.gin, str | os.PathLike | Sequence) and self.files
+        if not is_given or not all(map(_is_text, self.files)):
             raise ValueError(f"gin={self.gin!r}: give a gin file, or a list of some")
         for name, example in (("mixtures", "my_task"), ("bindings", "DROPOUT_RATE = 0.0")):
             value = getattr(self, name)
-            if not isinstance(value, list | tuple) or not all(isinstance(text, str) and text for text in value):
+            has_lines = name == "bindings"
+            if not isinstance(value, list | tuple) or not all(_is_text(text, has_lines=has_lines) for text in value):
                 raise ValueError(f"{name}={value!r}: give a list, as {[example]!r}")
-        if type(self.final_steps) is not int:
+        if type(self.final_steps) is not int or not 0 <= self.final_steps <= LARGEST:
             raise ValueError(f"final_steps={self.final_steps!r}: give 0 to evaluate, or train steps")
+        for name in ("replace_gin_file", "skip_to_newest"):
+            if not isinstance(value := getattr(self, name), bool):
+                raise ValueError(f"{name}={value!r}: give True or False")
+        if self.slice is not None:
+            _require_slice(self.slice)
 
     @property
     def files(self) -> tuple[str | os.PathLike[str], ...]:
@@ -60,6 +69,8 @@ class Auxiliary:
         """
         names = [field.name for field in dataclasses.fields(cls)]
         given = {**dict(zip(names, args, strict=False)), **kwargs}
+        if twice := next((name for name, _ in zip(names, args, strict=False) if name in kwargs), None):
+            raise ValueError(f"{twice} is given twice, as {args[names.index(twice)]!r} and {kwargs[twice]!r}")
         for name in kwargs:
             if name not in names:
                 near = closest(name, names)
@@ -69,6 +80,20 @@ class Auxiliary:
         if missing := [name for name in names[:2] if name not in given]:
             raise ValueError(f"{' and '.join(missing)}: not given, as in auxiliary('eval.gin', mixtures=['my_task'])")
         return cls(**given)
+
+
+def _is_text(value: Any, *, has_lines: bool = False) -> bool:
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else ""
+    return bool(text.strip()) and not unfit(text, has_lines=has_lines)
+
+
+def _require_slice(name: Any) -> None:
+    from t5x_harness.slices.slice import SliceError, get_slice
+
+    try:
+        get_slice(name if isinstance(name, str) else "")
+    except SliceError as error:
+        raise ValueError(f"slice={name!r}: {error}") from None
 
 
 _SIGNATURE = ", ".join(

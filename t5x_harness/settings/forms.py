@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from t5x_harness.buckets.emulated import buckets_in
-from t5x_harness.promotion.marker import LARGEST, seconds_of
+from t5x_harness.promotion.marker import seconds_of
 from t5x_harness.spec.option import Option, OptionForm
+from t5x_harness.system.field_types import LARGEST
 from t5x_harness.system.texts import is_on, unfit
 from t5x_harness.vertex.target import fault_of
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from t5x_harness.system.field_types import fault_in
 from t5x_harness.system.misspelling import closest
 from t5x_harness.vertex.machine import ChipHours, Machine
 from t5x_harness.vertex.target import VertexTarget
@@ -58,6 +59,8 @@ class JobOptions:
     disable_retries: bool = False
 
     def __post_init__(self) -> None:
+        if fault := fault_in(self):
+            raise JobOptionsError(fault)
         if self.strategy is not None and self.strategy not in STRATEGIES:
             near = closest(self.strategy.replace("-", "_"), STRATEGIES)
             hint = f"did you mean {near}?" if near else f"there are {', '.join(STRATEGIES)}"
@@ -129,6 +132,9 @@ class ContainerJob:
       output: the ``gs://…`` folder for results, which contains AIP_MODEL_DIR and similar folders.
       labels: labels of the job; keys and values consist of lowercase letters, digits, ``_`` and ``-``.
       options: further fields of the job's spec.
+
+    Raises:
+      JobOptionsError: the environment variables or labels are not texts.
     """
 
     name: str
@@ -141,6 +147,10 @@ class ContainerJob:
     output: str = ""
     labels: Mapping[str, str] = dataclasses.field(default_factory=dict)
     options: JobOptions = dataclasses.field(default_factory=JobOptions)
+
+    def __post_init__(self) -> None:
+        if fault := fault_in(self, ("env", "labels")):
+            raise JobOptionsError(fault)
 
     def to_pb(self) -> types.CustomJob:
         """Returns the message that CreateCustomJob takes.

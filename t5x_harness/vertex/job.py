@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from t5x_harness.buckets.addresses import GS, bucket_of, mounted, object_address
 from t5x_harness.buckets.folders import StagedFile
 from t5x_harness.spec import Mode, RunSettings, RunSpec
+from t5x_harness.system.field_types import fault_in
 from t5x_harness.version import __version__
 from t5x_harness.vertex.arguments import OutputBinding, RunMode, argument_of, normalized, output_folder_of
 from t5x_harness.vertex.closure import Closure, closure_of
@@ -81,6 +82,8 @@ class T5XJob:
             raise JobError("a T5X job needs a gin file")
         if type(self.timeout) is not int or self.timeout < 1:  # without one, it is a week
             raise JobError(f"timeout {self.timeout!r}: give whole seconds above zero, such as 4 * 3600")
+        if fault := fault_in(self, ("env", "labels")):
+            raise JobError(fault)
         object.__setattr__(self, "name", plain_name(self.name or self.run.name))
         object.__setattr__(self, "run", dataclasses.replace(self.run, bindings=normalized(self.run.bindings)))
 

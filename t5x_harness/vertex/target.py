@@ -165,6 +165,8 @@ def fault_of(field: str, value: Any) -> str:
     """Returns what is wrong with the value of a field of a target, in words that follow its name; empty if nothing."""
     if not isinstance(value, str):
         return f"{value!r} is not a text"
+    if not value.strip():
+        return f"{value!r} is empty"
     if why := unfit(value):
         return f"{value!r} {why}"
     pattern, wrong = _FORMS.get(field, ("", ""))

@@ -312,7 +312,11 @@ def test_output_writes_a_file_and_keeps_the_text(noted: list[str], folder: Path,
 
 @pytest.mark.parametrize(
     ("file", "message"),
-    [("gone/report", "gone/report: there is no folder gone"), (".", ". is a folder: name a file in it")],
+    [
+        ("gone/report", "gone/report: there is no folder gone"),
+        (".", ". is a folder: name a file in it"),
+        ("noted.gin", "noted.gin is a gin file, which the report would replace: name another"),
+    ],
 )
 def test_an_output_that_cannot_be_written_is_refused_first(
     noted: list[str], harness: Any, file: str, message: str

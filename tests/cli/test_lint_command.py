@@ -114,7 +114,7 @@ def test_a_run_in_a_folder_that_leaves_something_open_is_not_left_out_in_silence
 
 def test_diff_with_a_report_is_refused(harness: Any) -> None:
     said = harness(2, "lint", "run.gin", EMBEDDED, "--diff", "--json").err
-    assert "--diff prints a diff and no report; --format json lists the edits of each finding" in said
+    assert "--diff prints a diff and no report: leave out --format, --json and --output, or --diff" in said
 
 
 def test_a_file_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch, harness: Any) -> None:

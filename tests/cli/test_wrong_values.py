@@ -4,7 +4,9 @@ The options are read from the parsers, so an option that is added is tested, too
 """
 
 import argparse
+import functools
 import importlib
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import pytest
 from wrong_values import wrong_words
 
 from t5x_harness.commands.main import COMMANDS, main, parser_of
+from t5x_harness.settings.options import RUNS
+from t5x_harness.vertex.closure import closure_of
 
 CONFIG = """\
 from __gin__ import dynamic_registration
@@ -22,6 +26,9 @@ include 't5x/configs/runs/pretrain.gin'
 MIXTURE_OR_TASK_NAME = 'my_task'
 MODEL_DIR = 'gs://bucket/train'
 """
+PARSER_OF = functools.cache(parser_of)
+"""Parsers, each of which takes longer to make than to use."""
+
 VALID = {
     **dict.fromkeys(("lint", "plan", "run", "fit"), ("run.gin",)),
     "submit": ("run.gin", "--vertex=emulated", "--dry-run", "--no-check"),
@@ -30,6 +37,9 @@ VALID = {
     "cache": ("--output_cache_dir=cache",),
 }
 """The arguments that a command needs, beside which one option is wrong."""
+
+SHARED = {option.field for option in RUNS if len(option.commands) > 2} - {"bindings", "mode", "slice"}
+"""The options of most commands, which exclude no others."""
 
 WORK = (
     "commands.run._report_of", "commands.lint.Run", "commands.submit._submitted", "commands.auxiliary.prepare",
@@ -58,11 +68,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         module, _, name = (place if place.startswith("os.") else f"t5x_harness.{place}").rpartition(".")
         monkeypatch.setattr(importlib.import_module(module), name, begin)
     monkeypatch.setattr("t5x_harness.aot.libtpu.is_installed", lambda: True)
+    monkeypatch.setattr("t5x_harness.commands.main.parser_of", PARSER_OF)
     return tmp_path
 
 
 def options_of(command: str) -> list[argparse.Action]:
-    parser, _ = parser_of(command)
+    parser, _ = PARSER_OF(command)
     (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
     return [action for action in commands.choices[command]._actions if action.option_strings and action.dest != "help"]
 
@@ -104,6 +115,57 @@ def test_a_wrong_value_of_an_option_is_refused_in_one_line(
     assert sorted(os.walk(folder)) == before
 
 
+CANDIDATES = (
+    *("1", "v3-8", "new", "X = 1", "a=1", "us-central1", "FLEX_START", "train", "run.gin"),
+    *("my-name", "me@project.iam.gserviceaccount.com", "projects/1/global/networks/n", "none"),
+)
+"""Values one of which most options take."""
+
+
+def test_options_that_exclude_or_need_each_other_are_both_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tries each pair of the options that a command does not share with other commands."""
+    pytest.importorskip("google.cloud.aiplatform_v1")
+    monkeypatch.setattr("t5x_harness.vertex.job.closure_of", functools.cache(closure_of))
+    refused: dict[str, set[tuple[str, str]]] = {}
+    wrong = []
+
+    def refusal(*words: str) -> str:
+        try:
+            status: Any = main(words)
+        except Began:
+            status = "accepted"
+        lines = capsys.readouterr().err.splitlines()
+        if status in ("accepted", 0):
+            return ""
+        if status != 2 or len(lines) != 1:
+            wrong.append((words, status, lines))
+        return "".join(lines)
+
+    for command in ("lint", "submit", "fit", "convert", "cache", "exec", "serve"):
+        start, end = (command, *VALID.get(command, ())), ("--", "true") if command == "exec" else ()
+        given = {}
+        for action in options_of(command):
+            if action.dest in SHARED:
+                continue
+            name = action.option_strings[0]
+            values = [""] if action.nargs == 0 else [f"={value}" for value in action.choices or CANDIDATES]
+            word = next((f"{name}{value}" for value in values if not refusal(*start, f"{name}{value}", *end)), None)
+            if word is not None:
+                given[name] = word
+        for (name, word), (other, another) in itertools.combinations(given.items(), 2):
+            if message := refusal(*start, word, another, *end):
+                refused.setdefault(command, set()).add((name, other))
+                if name not in message or other not in message:
+                    wrong.append(((word, another), 2, [message]))
+    assert not wrong, "\n".join(map(ascii, wrong))
+    diff = {(name, "--diff") for name in ("--json", "--output")}
+    fragments = {(name, "--fragments") for name in ("--run_mode", "--gin_bindings")}
+    assert refused["lint"] == {("--format", "--json"), ("-v", "-q"), *diff, *fragments}
+    assert refused["submit"] >= {("--slice", "--accelerator")}
+
+
 def test_an_option_is_given_once_or_with_one_value(harness: Any) -> None:
     with pytest.raises(Began):
         main(["lint", "run.gin", "--slice=v3-8", "--slice=v3-8"])
@@ -130,11 +192,11 @@ def test_an_option_is_given_once_or_with_one_value(harness: Any) -> None:
         ("submit run.gin --vertex=emulated --strategy=SPOTT", "--strategy 'SPOTT': did you mean SPOT?"),
         (
             "submit run.gin --vertex=emulated --image=my:image:1",
-            "--image: 'my:image:1' is not an image's URI: give one",
+            "--image: 'my:image:1' is not an image's URI: give",
         ),
         (
             "submit run.gin --vertex=emulated --service-account=me",
-            "--service-account: 'me' is not an account: give its",
+            "--service-account: 'me' is not an account: give",
         ),
         ("run run.gin --tfds_data_dir=dta", "--tfds_data_dir: there is no folder dta"),
         ("serve --env-file=.", "--env-file . is a folder: name a file in it"),

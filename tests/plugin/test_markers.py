@@ -61,9 +61,12 @@ def test_the_work_of_a_first_attempt_is_not_that_of_the_second(pytester: pytest.
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("'v3-8', 'v3-32'", "use @pytest.mark.slice('v3-8'), one slice by name; not slice('v3-8', 'v3-32')"),
-        ("size=8", "use @pytest.mark.slice('v3-8'), one slice by name; not slice(size=8)"),
-        ("'v3-9'", "@pytest.mark.slice: 'v3-9' is not a TPU slice: nearest names: v3-8, v3-32, v3-64; or give *"),
+        ("'v3-8', 'v3-32'", "*.py:3: use @pytest.mark.slice('v3-8'), one slice by name; not slice('v3-8', 'v3-32')"),
+        ("size=8", "*.py:3: use @pytest.mark.slice('v3-8'), one slice by name; not slice(size=8)"),
+        (
+            "'v3-9'",
+            "*.py:3: @pytest.mark.slice: 'v3-9' is not a TPU slice: nearest names: v3-8, v3-32, v3-64; or give *",
+        ),
     ],
 )
 def test_a_slice_marker_that_names_no_slice_fails_its_test(

@@ -161,6 +161,13 @@ def test_who_starts_the_job_comes_before_the_environment_and_that_before_the_pro
     assert found == VertexTarget("given", "europe-west4", "my-bucket", "i")
 
 
+def test_a_wrong_value_is_refused_by_the_name_of_what_sets_it() -> None:
+    with pytest.raises(VertexTargetError, match=r"^T5X_HARNESS_VERTEX_BUCKET 'gs://b' is not a bucket's name"):
+        find_target({}, {"T5X_HARNESS_VERTEX_BUCKET": "gs://b"}, WHOLE)
+    with pytest.raises(VertexTargetError, match=r"^location of \[tool.t5x_harness.vertex\] 'us' is not a region"):
+        find_target({}, {}, {**WHOLE, "location": "us"})
+
+
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [

@@ -120,8 +120,8 @@ def test_submits_at_once_check_in_folders_of_their_own_and_remove_those_of_kille
 
 
 def test_what_vertex_refuses_is_not_sent(dry: Any) -> None:
-    said = dry(1, "--accelerator=machine-type=n1-standard-4,accelerator-type=TPU_V3,accelerator-count=8").err
-    assert "run: Vertex AI refuses this job:\n  job_spec.worker_pool_specs[0].machine_spec" in said
+    said = dry(2, "--accelerator=machine-type=n1-standard-4,accelerator-type=TPU_V3,accelerator-count=8").err
+    assert "run: Vertex AI refuses this job: --accelerator: job_spec.worker_pool_specs[0].machine_spec" in said
 
 
 def test_what_could_use_up_too_much_is_not_sent(dry: Any) -> None:
