@@ -47,11 +47,12 @@ class Said:
         return cls(finding.code, finding.severity, finding.stage, place, finding.binding or "", text)
 
     def names(self, mutant: Mutant) -> bool:
-        """Returns whether it points at the mistake: at its line, or at the parameter or macro by name."""
+        """Returns whether it points at the mistake: at its line, or at the parameter, macro or place by name."""
         if mutant.line and self.place == f"{mutant.file}:{mutant.line}":
             return True
         return any(
-            name in (self.binding, self.binding.rpartition(".")[2]) or name in self.text for name in mutant.names
+            name in (self.place, self.binding, self.binding.rpartition(".")[2]) or name in self.text
+            for name in mutant.names
         )
 
 

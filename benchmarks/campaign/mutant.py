@@ -64,7 +64,7 @@ class Mutant:
       files: the files of the project that it replaces, with their new contents.
       file: the file with the mistake.
       line: its line there, from 1; 0 if the mistake is something that is missing.
-      names: the names of parameters, macros or functions that a finding about it may have in place of the line.
+      names: the names of parameters, macros, functions or places that a finding about it may have in place of the line.
       slice: the slice to emulate.
       start: how the folder of checkpoints that stands for START in its files is made; empty for none.
       in_bucket: whether the harness sees that folder in a bucket of the user's.

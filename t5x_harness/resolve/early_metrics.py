@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import seqio
+import tensorflow as tf
 
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resolve.datasets import DataRole
@@ -70,6 +71,12 @@ class _Unconverted(seqio.PassThroughFeatureConverter):
 
     TASK_FEATURES: Mapping[str, Any] = {}
     pack = False
+
+    def __call__(self, ds: tf.data.Dataset, task_feature_lengths: Mapping[str, int]) -> tf.data.Dataset:
+        """Leaves out what is not a tensor, such as None, because no model gets it."""
+        del task_feature_lengths
+        names = [name for name, spec in ds.element_spec.items() if hasattr(spec, "shape")]
+        return ds.map(lambda example: {name: example[name] for name in names})
 
 
 def call(

@@ -17,6 +17,9 @@ from t5x_harness.upstream.gin import hidden_exception
 from t5x_harness.upstream.jax import is_traceback_carrier
 
 _LONGEST = 300
+_INLINE = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
+"""The names of frames of expressions, which belong to the function around them."""
+
 _SHORTEST = 20
 """A first sentence with fewer characters is only an exclamation, so the next one is also shown."""
 
@@ -258,7 +261,10 @@ def places(error: BaseException) -> Iterator[CodePlace]:
 
 def user_frame(error: BaseException) -> CodePlace | None:
     """Returns the innermost frame of the user's own code in the chain of causes, or None if there is none."""
-    innermost = next((place for place in reversed(list(places(error))) if place.party == USER), None)
+    own = [place for place in places(error) if place.party == USER]
+    innermost = own[-1] if own else None
+    if len(own) > 1 and own[-1].function in _INLINE and own[-2].file == own[-1].file:
+        innermost = dataclasses.replace(own[-1], function=own[-2].function)
     traced = next((place for place in reversed(traced_places(error)) if place.party == USER), None)
     if traced is not None and traced.function == "None" and innermost is not None:
         return dataclasses.replace(traced, function=innermost.function)

@@ -130,7 +130,8 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         "SEQ06",
-        r"(?:Task dataset|Dataset) is missing (?:an )?expected (?:output )?feature (?:after|during) [\w ]+?: '?(\w+)'?",
+        r"(?:Task dataset|Dataset) is missing (?:an )?expected (?:output )?feature (?:after|during) [\w ]+?: ?"
+        r"'?([^'\n]*)'?",
         "the preprocessors leave no feature {1}, which the task declares as an output feature",
         "produce {1}, for instance by renaming the source's column",
     ),

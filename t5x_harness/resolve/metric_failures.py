@@ -16,7 +16,6 @@ import seqio
 from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.exceptions import (
     causes,
-    definition_of,
     error_text,
     is_deliberate,
     one_line,
@@ -24,10 +23,11 @@ from t5x_harness.resolve.exceptions import (
     root_cause,
     user_frame,
 )
+from t5x_harness.resolve.pipeline import Part, shown
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import Sample
 from t5x_harness.spec import Finding, Location, Mode, Severity, Stage
-from t5x_harness.upstream.seqio import metric_functions
+from t5x_harness.upstream.seqio import metric_functions, metric_objects
 
 _LATE = (
     "; with concurrent_metrics this runs in a thread beside training, and T5X shows its failure at the next eval or at "
@@ -108,6 +108,10 @@ def failure_in_call(error: Exception, given: str, run: Resolved, role: DataRole,
         name, problem = _unwritable(error)
         message = f"the metrics of task {task.name} cannot be written: {problem}"
         location = definition_place(function_with(name, task))
+    elif (returned := _without_names(error)) is not None:
+        function, what = returned
+        location = definition_place(function)
+        message = f"the metrics of task {task.name} cannot be computed: {Part.of(function)} returned {what}, not a dict"
     else:
         message = f"the metrics of task {task.name} cannot be computed: {_raised(error, code)}"
         message += _given(error, given)
@@ -163,9 +167,8 @@ def _signature(task: seqio.Task) -> tuple[str, Location | None]:
 
 
 def definition_place(function: Callable[..., Any] | None) -> Location | None:
-    """Returns the line where a function is defined, or None for native code and for None."""
-    place = definition_of(function)
-    return place.location if place else None
+    """Returns the line where the user defines a function; None for code of others, native code and None."""
+    return Part.of(function).place
 
 
 def function_with(metric: str, task: seqio.Task) -> Callable[..., Any] | None:
@@ -177,6 +180,18 @@ def function_with(metric: str, task: seqio.Task) -> Callable[..., Any] | None:
         if metric in constants or any(isinstance(names, tuple) and metric in names for names in constants)
     ]
     return found[0] if len(found) == 1 else None
+
+
+def _without_names(error: Exception) -> tuple[Callable[..., Any], str] | None:
+    """Returns the metric function that returned something other than a dict, and what; None if none did."""
+    for file, frame in _seqio_frames(error):
+        if file == "evaluation.py" and "task_metrics" in frame.f_locals:
+            task = frame.f_locals["task"]  # SeqIO computes the objects first
+            metrics: list[Callable[..., Any]] = [*map(type, metric_objects(task)), *metric_functions(task)]
+            for value, metric in zip(frame.f_locals["task_metrics"], metrics, strict=False):
+                if not hasattr(value, "items"):
+                    return metric, shown(value)
+    return None
 
 
 def _unwritable(error: Exception) -> tuple[str, str]:

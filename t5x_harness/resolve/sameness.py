@@ -10,8 +10,8 @@ import numpy as np
 import seqio
 
 from t5x_harness.resolve.datasets import DataRole, source_dataset
+from t5x_harness.resolve.pipeline import preprocessed, steps_of
 from t5x_harness.resolve.samples import Sample, read_within
-from t5x_harness.resolve.sampling import preprocessed, steps_of
 
 _TENSOR = re.compile(r"\bTensor\b.{0,200}?\bshape=\(", re.DOTALL)
 """The beginning of the text that Python makes of a tensor, in a graph or outside."""

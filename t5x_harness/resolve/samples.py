@@ -193,6 +193,8 @@ class _SplitReader:
     def _first_of_source(self, *args: Any, **kwargs: Any) -> tf.data.Dataset:
         """Returns only the first examples of the source, because preprocessors may drop everything that they get."""
         dataset = self._task.source.get_dataset(*args, **kwargs)
+        if not isinstance(dataset, tf.data.Dataset):
+            return dataset  # for SeqIO to refuse
         self.source_size = int(dataset.cardinality())
         return dataset.take(self._most)
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import inspect
 import re
 import time
 from collections.abc import Iterator, Sequence
@@ -13,13 +12,13 @@ import tensorflow as tf
 
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resolve.datasets import DataRole, needing_lengths, source_dataset, tfds_problem
-from t5x_harness.resolve.exceptions import USER, definition_of, error_text, is_of_python, root_cause, user_frame
+from t5x_harness.resolve.exceptions import error_text, is_of_python, root_cause, user_frame
 from t5x_harness.resolve.explanation import explain, log_traceback
+from t5x_harness.resolve.pipeline import Part, build, preprocessed, steps_of, without_dataset, wrong_object
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import SECONDS, Reading, Sample, SourceEnd, find_end, read_within, sample_of
 from t5x_harness.spec import READ_SECONDS, Finding, Location, Severity
 from t5x_harness.standins.sources import cache_of, declared_size, files_of, is_generated, out_of_reach
-from t5x_harness.upstream.seqio import preprocess
 
 _SECONDS = 5.0
 """Seconds that each preprocessor may take; only a run that has already failed waits for them."""
@@ -28,6 +27,7 @@ _SECONDS_IN_ALL = 60.0
 """Seconds that all reading may take, except that each task always gets one second."""
 
 _REMOTE = re.compile(r"\b(?:gs|s3|https?)://[^\s;,'\"]+")
+_WRONG_RANK = re.compile(r"^feature (\S+) has rank ")
 _MOST_COUNTED = 1024
 """The largest number of training examples to count, to see whether they fill one batch."""
 
@@ -67,18 +67,14 @@ def example_at_fault(task: seqio.Task, role: DataRole) -> tuple[str, Location | 
         if _shown_if_it_raises_alone(task, role, steps[: number - 1], reading.count) is None:
             break
         number -= 1
-    step = steps[number - 1]
-    while hasattr(step, "func"):  # partials have it
-        step = step.func
-    name = getattr(inspect.unwrap(step), "__name__", type(step).__name__)
-    function = "a lambda" if name == "<lambda>" else name
-    place, inner = definition_of(step), user_frame(error) if is_of_python(error) else None
-    location = inner.location if inner else place.location if place is not None and place.party == USER else None
-    by = str(inner) if inner else f"{function} in {location}" if location else function
+    part, inner = Part.of(steps[number - 1]), user_frame(error) if is_of_python(error) else None
+    by, location = str(inner or part), inner.location if inner else part.place
     which = f"an example after {reading.count:,}" if shown is None else f"example {reading.count:,}"
     which += f" of task {task.name} {role.dataset.split}{f' ({shown})' if shown else ''}"
     message = f"{which} cannot be preprocessed: {by} raised {error_text(root_cause(error))}"
-    return message, location, f"correct {function}, or drop such examples before it"
+    if inner is None and part.place is None and (given := build(task, role).given_to(part.name, number)):
+        message += f"; {given}"
+    return message, location, f"correct {part.name}, or drop such examples before it"
 
 
 def is_empty(task: seqio.Task, role: DataRole) -> bool:
@@ -90,17 +86,6 @@ def is_empty(task: seqio.Task, role: DataRole) -> bool:
     except Exception:  # if the source itself raises, that is a different mistake
         return False
     return reading.ended and not reading.count
-
-
-def steps_of(task: seqio.Task) -> list[Any]:
-    """Returns a task's preprocessors in their order, without the placeholder of its cache."""
-    return [step for step in task.preprocessors if not isinstance(step, seqio.CacheDatasetPlaceholder)]
-
-
-def preprocessed(task: seqio.Task, role: DataRole, dataset: tf.data.Dataset, steps: Sequence[Any]) -> tf.data.Dataset:
-    """Applies some of a task's preprocessors to examples, with the seed and the lengths of a run's dataset."""
-    with seqio.utils.map_seed_manager(role.dataset.seed):
-        return preprocess(task, dataset, steps, role.dataset.task_feature_lengths)
 
 
 def _read(task: seqio.Task, role: DataRole, steps: Sequence[Any]) -> tuple[Reading[Any], Exception | None]:
@@ -164,11 +149,12 @@ class _Sampler:
         self._read_seconds = read_seconds
         self._until = time.monotonic() + max(_SECONDS_IN_ALL, _SPLITS_IN_FULL * read_seconds)
         self._failed: set[tuple[str, str]] = set()
+        self._broken: set[str] = set()
 
     def sample(self, role: DataRole, task: seqio.Task) -> None:
         """Samples a task for a dataset; an exception of its source or preprocessors becomes a finding."""
         where = (task.name, role.dataset.split)
-        if where in self._failed or not self._is_readable(role, task):
+        if where in self._failed or task.name in self._broken or not self._is_readable(role, task):
             return
         try:
             sample = self._sample(role, task)
@@ -273,13 +259,29 @@ class _Sampler:
             left = ", ".join(sorted(made.element_spec)) or "nothing"
             finding = dataclasses.replace(finding, message=f"{finding.message}; they leave: {left}")
         if finding.code in ("RUN01", "USR01"):
+            # If the user's own code raised, SeqIO had no need of such an object.
+            if finding.code == "RUN01" and (wrong := wrong_object(task)):
+                self._broken.add(task.name)
+                return own("USR01", wrong[0], place, wrong[1])
+            at_fault = without_dataset(task, role)
             with contextlib.suppress(Exception):  # if there is no example yet, the first exception says everything
-                if at_fault := example_at_fault(task, role):
-                    message, location, fix = at_fault
-                    return own("USR01", message, location or place, fix)
+                at_fault = at_fault or example_at_fault(task, role)
+            if at_fault is not None:
+                message, location, fix = at_fault
+                return own("USR01", message, location or place, fix)
+        message, location = finding.message, finding.location
         if finding.code == "RUN01":  # SeqIO raised it
-            finding = dataclasses.replace(finding, message=f"the examples of {where} cannot be read: {finding.message}")
-        return dataclasses.replace(finding, location=finding.location or place)
+            message = f"the examples of {where} cannot be read: {message}"
+            # Without a binding at fault, the line is only that of the call, and the mistake is in the task.
+            location = location if finding.binding else place
+        with contextlib.suppress(Exception):  # if the source itself raises, the first exception says everything
+            pipeline = build(task, role)
+            if pipeline.broken is not None:
+                self._broken.add(task.name)  # in every split
+            of_rank = _WRONG_RANK.search(message)
+            if evidence := pipeline.feature(of_rank[1]) if of_rank else pipeline.given_to_broken:
+                message += f"; {evidence}"
+        return dataclasses.replace(finding, message=message, location=location or place)
 
     def _seconds(self) -> float:
         return max(1.0, min(SECONDS, self._left()))

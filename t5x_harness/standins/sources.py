@@ -167,6 +167,11 @@ def _dtypes_of(source: seqio.DataSourceInterface) -> Any:
 
 def dataset_of(rows: Sequence[Any]) -> tf.data.Dataset:
     """Makes a dataset of rows or examples, in order. A dimension whose size differs between them is unknown."""
+    first = rows[0] if rows else None
+    nothing = {name: None for name, value in first.items() if value is None} if isinstance(first, Mapping) else {}
+    if nothing:  # which a preprocessor may return, but a generator may not yield
+        rest = [{name: value for name, value in row.items() if name not in nothing} for row in rows]
+        return dataset_of(rest).map(lambda row: {**row, **nothing})
     signature = tf.nest.map_structure(lambda *values: _spec(values), *rows)
     dataset = tf.data.Dataset.from_generator(lambda: iter(rows), output_signature=signature)
     return dataset.apply(tf.data.experimental.assert_cardinality(len(rows)))

@@ -164,9 +164,26 @@ class Count(seqio.metrics.Metric):
 
 
 def test_a_metric_that_gives_no_dict(resolve: Resolve) -> None:
-    error = the_error(resolve(EVALUATED, metric("return float(targets == predictions)")), "SEQ20")
+    files = metric("return float(targets == predictions)")
+    error = the_error(resolve(EVALUATED, files), "SEQ20")
     assert error.fix == "return a dict of names and values from the metric function"
-    assert str(error.location).startswith("counting.py:")
+    line = line_of(files, "def exact")
+    assert error.location == Location("counting.py", line)
+    returned = f"exact in counting.py:{line} returned a float, 1.0, not a dict"
+    assert error.message == f"the metrics of task counting cannot be computed: {returned}"
+
+
+def test_a_postprocessor_that_is_a_class_of_python_is_shown_where_the_task_is_registered(resolve: Resolve) -> None:
+    files = postprocessed("__import__('functools').partial")
+    error = the_error(resolve(EVALUATED, files), "SEQ24")
+    assert error.location == Location("counting.py", line_of(files, "seqio.TaskRegistry.add("))
+
+
+def test_a_postprocessor_that_needs_a_value_that_a_preprocessor_made_none(resolve: Resolve) -> None:
+    steps = "[lambda d: d.map(lambda e: {**e, 'label': None}), "
+    text = postprocessed("lambda text, example, **_: int(example['label'])")["counting.py"]
+    files = {"counting.py": text.replace("preprocessors=[", f"preprocessors={steps}")}
+    assert "raised TypeError: int() argument must be" in the_error(resolve(EVALUATED, files), "SEQ24").message
 
 
 def test_a_key_given_twice(resolve: Resolve) -> None:

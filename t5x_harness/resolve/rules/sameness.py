@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from t5x_harness.findings.rule import Found, Rule, task_files, training
 from t5x_harness.spec import Location, Mode, Severity
@@ -48,6 +48,7 @@ def same_in_every_example(run: Resolved) -> Iterator[Found]:
 
 
 def _found(run: Resolved, role: DataRole, sample: Sample, feature: str) -> Iterator[Found]:
+    from t5x_harness.resolve.pipeline import Part
     from t5x_harness.resolve.sameness import blank, formatted_tensor, is_same, origin_of
 
     values = sample.values(feature)
@@ -83,12 +84,12 @@ def _found(run: Resolved, role: DataRole, sample: Sample, feature: str) -> Itera
         is_what = f"{feature} is {nothing} {where}" if nothing else f"{feature} is the same {where}"
         is_what += "" if nothing else f", {_short(_text(sample, feature))}"
         if origin.step is not None:
-            name, at = _named(origin.step)
+            part = Part.of(origin.step)
             # A sorted split may have one class first, and a task may drop its inputs on purpose.
             certain = not nothing and (feature != "targets" or sample.is_all)
-            message = f"{is_what}, and the values differ before {name}"
+            message = f"{is_what}, and the values differ before {part}"
             severity = None if certain else Severity.NOTE
-            yield Found(message, key, "keep what differs, or mean it", severity=severity, location=at or place)
+            yield Found(message, key, "keep what differs, or mean it", severity=severity, location=part.place or place)
         elif origin.unused and not nothing:
             message = f"{is_what}, and no feature has the source's {', '.join(origin.unused)}, which differ"
             yield Found(message, key, f"make {feature} of them, or mean it", severity=Severity.NOTE, location=place)
@@ -96,25 +97,14 @@ def _found(run: Resolved, role: DataRole, sample: Sample, feature: str) -> Itera
 
 def _formatting_step(role: DataRole, sample: Sample) -> tuple[str, Location | None]:
     """Returns the preprocessor that makes text of a tensor, in words, and its place."""
+    from t5x_harness.resolve.pipeline import Part
     from t5x_harness.resolve.sameness import step_with_tensor
 
     step = None
     with contextlib.suppress(Exception):
         step = step_with_tensor(role, sample.task)
-    return _named(step) if step is not None else ("a preprocessor", None)
-
-
-def _named(step: Any) -> tuple[str, Location | None]:
-    """Returns a preprocessor in words, with its place if the user wrote it, and that place."""
-    from t5x_harness.resolve.exceptions import USER, definition_of
-
-    while hasattr(step, "func"):  # partials have it
-        step = step.func
-    place, name = definition_of(step), getattr(step, "__name__", type(step).__name__)
-    name = "a lambda" if name == "<lambda>" else name
-    if place is None or place.party != USER:
-        return name, None
-    return f"{name} in {place.location}", place.location
+    part = Part.of(step) if step is not None else Part("a preprocessor", None)
+    return str(part), part.place
 
 
 def _text(sample: Sample, feature: str) -> str:
