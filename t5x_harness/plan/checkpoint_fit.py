@@ -61,9 +61,16 @@ class CheckpointFit:
         return tuple(name for name in self.missing if name in stored)
 
     @property
+    def restores_nothing(self) -> bool:
+        """Whether orbax, which refuses that, is to restore no array: the config fills all with new values."""
+        is_orbax = self.tree is not None and self.tree.layout is StoredLayout.ORBAX
+        return is_orbax and bool(self.from_scratch) and not (self.same or self.different)
+
+    @property
     def fits(self) -> bool:
         """Whether T5X can restore the checkpoint."""
-        return not (self.different or self.missing or self.unwanted or self.bad_map or self.damage or self.unjudged)
+        wrong = self.different or self.missing or self.unwanted or self.bad_map or self.damage or self.unjudged
+        return not (wrong or self.restores_nothing)
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ from flax import serialization
 
 from t5x_harness.plan.checkpoint_fit import CheckpointFit, compare
 from t5x_harness.plan.checkpoint_source import StartPoint, checkpoint_steps
+from t5x_harness.plan.rules.restored import other_tree
 from t5x_harness.plan.stored_tree import StoredArray, StoredLayout, StoredTree, read_tree, unreadable
 from t5x_harness.standins.checkpoints import write_legacy_checkpoint
 from t5x_harness.variables import ROOT_VARIABLE, SOURCE_VARIABLE
@@ -116,6 +117,19 @@ def test_fallback_fills_what_is_missing() -> None:
     found = fit(model(**{"target/new/kernel": (2, 2)}), fallback_to_scratch=True)
     assert found.fits
     assert found.from_scratch == ("target/new/kernel",)
+
+
+def test_orbax_is_to_restore_something() -> None:
+    """Of a checkpoint of which nothing is left, orbax says that a dict is not an int."""
+    found = fit({"target/new/kernel": (2, 2)}, fallback_to_scratch=True)
+    assert found.restores_nothing
+    assert not found.fits
+    plan = types.SimpleNamespace(fit=found, start=StartPoint(checkpoint=str(ORBAX)), restore_key=lambda parameter: None)
+    (finding,) = other_tree.check(plan)
+    assert finding.message == (
+        f"the assignment_map drops every array of the checkpoint {ORBAX}, and orbax stops where it has nothing to "
+        "restore"
+    )
 
 
 def test_an_assignment_map_is_applied_by_the_runtime() -> None:

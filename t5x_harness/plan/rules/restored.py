@@ -147,6 +147,13 @@ def other_tree(plan: Planned) -> Iterator[Found]:
             plan.restore_key("assignment_map"),
             "set fallback_to_scratch = True, or take out of the assignment_map what the model needs",
         )
+    elif fit.restores_nothing:
+        yield Found(
+            f"the assignment_map drops every array of the checkpoint {plan.start.checkpoint}, and orbax stops where it "
+            "has nothing to restore",
+            plan.restore_key("assignment_map"),
+            "name no checkpoint, to start from scratch, or take out of the assignment_map what is to be restored",
+        )
     elif fit.missing:
         yield Found(
             f"the checkpoint {plan.start.checkpoint} has no {fit.missing[0]}"
