@@ -83,8 +83,8 @@ def test_a_failing_run_shows_its_findings_and_no_frame_of_ours(run: Run, folder:
         [
             "*_ test_it _*",
             "INF04: lint of infer failed",
-            "--gin bindings:1: error INF04: infer has no mode 'generate'",
-            "    fix: use predict, score, predict_with_aux",
+            "--gin bindings:1: error INF04: infer.mode cannot be 'generate': T5X knows no other mode and dies",
+            "    fix: give 'predict', 'score' or 'predict_with_aux'",
             "not run after it: resolve, plan, infer",
             "run *",
             "infer *FAILED*",

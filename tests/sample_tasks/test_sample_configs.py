@@ -212,8 +212,8 @@ BROKEN = [
         "infer.mode = 'generate'",
         Stage.LINT,
         "INF04",
-        "infer has no mode 'generate'",
-        "use predict, score, predict_with_aux",
+        "infer.mode cannot be 'generate': T5X knows no other mode and dies",
+        "give 'predict', 'score' or 'predict_with_aux'",
     ),
     Broken(
         "infer_span_corruption.gin",
