@@ -29,12 +29,14 @@ class Parameters:
     """The parameters of a function or class that Gin can bind: the names in order, and whether any other name works.
 
     ``defaults`` has the literal defaults other than None. ``denied`` has the names that a decorator hides from Gin.
+    ``annotations`` has the sources of annotations.
     """
 
     names: tuple[str, ...]
     takes_any: bool = False
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     denied: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class ModuleSource:
@@ -167,7 +169,7 @@ class ModuleSource:
             return None if decorators or init.decorator_list else _parameters(init.args, skip=1)
         if is_flax and not decorators:
             fields = self._fields(node)
-            return None if fields is None else Parameters((*fields.names, *_FLAX_FIELDS), defaults=fields.defaults)
+            return None if fields is None else dataclasses.replace(fields, names=(*fields.names, *_FLAX_FIELDS))
         given = (k.arg for d in node.decorator_list if isinstance(d, ast.Call) for k in d.keywords)
         is_plain = len(decorators) == 1 and decorators[0] in _DATACLASSES and not bases
         return self._fields(node) if is_plain and _BESIDE_INIT.issuperset(given) else None
@@ -175,6 +177,7 @@ class ModuleSource:
     def _fields(self, node: ast.ClassDef) -> Parameters | None:
         """Returns the fields of a dataclass; None if one is not defined in a plain way."""
         names: dict[str, ast.expr | None] = {}
+        kinds: dict[str, str] = {}
         for part in node.body:
             if not isinstance(part, ast.AnnAssign) or not isinstance(part.target, ast.Name):
                 continue
@@ -184,7 +187,8 @@ class ModuleSource:
             if isinstance(part.value, ast.Call) and any(k.arg in ("init", None) for k in part.value.keywords):
                 return None
             names[part.target.id] = part.value
-        return Parameters(tuple(names), defaults=_literals(names))
+            kinds[part.target.id] = kind
+        return Parameters(tuple(names), defaults=_literals(names), annotations=kinds)
 
     def _full_name(self, node: ast.expr) -> str | None:
         """Returns the full name that an expression means through the imports, such as ``dataclasses.dataclass``."""
@@ -202,12 +206,14 @@ class ModuleSource:
 
 def _parameters(arguments: ast.arguments, *, skip: int) -> Parameters:
     positional = [*arguments.posonlyargs, *arguments.args][skip:]
-    names = tuple(argument.arg for argument in (*positional, *arguments.kwonlyargs))
+    every = (*positional, *arguments.kwonlyargs)
+    names = tuple(argument.arg for argument in every)
+    kinds = {argument.arg: ast.unparse(argument.annotation) for argument in every if argument.annotation is not None}
     values: dict[str, ast.expr | None] = dict(
         zip(names[: len(positional)][::-1], arguments.defaults[::-1], strict=False)
     )
     values |= {argument.arg: value for argument, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)}
-    return Parameters(names, takes_any=arguments.kwarg is not None, defaults=_literals(values))
+    return Parameters(names, arguments.kwarg is not None, _literals(values), annotations=kinds)
 
 
 def _allowed(parameters: Parameters, decorator: ast.Call) -> Parameters | None:

@@ -38,6 +38,7 @@ class Configurable:
       takes_any: whether it accepts any keyword.
       defaults: the recorded defaults that are numbers, booleans, texts or lists, which also stand for tuples.
       denied: the parameters that its own decorator hides from Gin.
+      annotations: the annotations of its parameters, if it is in a module of the user's.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Configurable:
     takes_any: bool = False
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     denied: tuple[str, ...] = ()
+    annotations: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Snapshot:
@@ -84,7 +86,7 @@ class Snapshot:
             found = self._sources.parameters(module, symbol) if not method else None
             if found is None:
                 return Configurable(name, None)
-            return Configurable(name, found.names, (), found.takes_any, found.defaults, found.denied)
+            return Configurable(name, found.names, (), found.takes_any, found.defaults, found.denied, found.annotations)
         entry = _modules(module)[module].get(symbol)
         if entry is None:
             return None

@@ -13,8 +13,20 @@ from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.gin.values import Macro, Reference
 from t5x_harness.lint.domains import parameters_of
+from t5x_harness.lint.domains.annotations import annotated
 from t5x_harness.lint.domains.language import UNKNOWN, parse
 
+_OWN = """\
+import dataclasses
+from typing import Literal, Sequence
+
+def scale(x, factor: float = 1.0, steps: int = 10, how: Literal['sum', 'mean'] = 'sum'):
+  return x
+
+@dataclasses.dataclass
+class Layer:
+  sizes: Sequence[int] = (1, 2)
+"""
 _OBJECT = Reference("", "pkg.thing", called=False)
 
 
@@ -126,3 +138,49 @@ def test_values_outside(folder: Folder, line: str, place: str, said: str) -> Non
 def test_unusual_values_that_t5x_uses(folder: Folder, line: str) -> None:
     findings = folder.findings(f"{RUN}from t5x import partitioning\n{line}\n")
     assert not [finding for finding in findings if finding.code in ("GIN36", "GIN37")]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "domain"),
+    [
+        ("int", "a whole number or None"),
+        ("Optional[float]", "a number or None"),
+        ("typing.Sequence[str] | None", "a list or tuple or None"),
+        ("'bool'", "True or False or None"),
+        ("Literal['sum', 'mean']", "'sum', 'mean' or None"),
+        ("Mapping[str, int]", "a dict or None"),
+        ("Callable[[int], int]", "an object by reference (@…) or None"),
+        ("Union[int, jnp.ndarray]", None),
+        ("jnp.dtype", None),
+        ("list[", None),
+    ],
+)
+def test_what_annotations_allow(annotation: str, domain: str | None) -> None:
+    found = annotated(annotation)
+    assert (str(found) if found is not None else None) == domain
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "said"),
+    [
+        ("own.scale.factor = 'x'", "GIN37 warning 11", "own.scale.factor cannot be 'x': it is annotated as float"),
+        (
+            "own.scale.steps = 1e3",
+            "GIN09 warning 11",
+            "own.scale.steps = 1000.0 is a float, and a whole number is needed",
+        ),
+        ("own.scale.how = 'maen'", "GIN37 warning 11", "did you mean 'mean'?"),
+        ("own.Layer.sizes = (1, 'b')", "GIN37 warning 11", "own.Layer.sizes[1] cannot be 'b'"),
+    ],
+)
+def test_own_parameters_by_their_annotations(folder: Folder, line: str, place: str, said: str) -> None:
+    folder.write({"own.py": _OWN})
+    gin = f"{RUN}import own\n{line}\n"
+    assert said in "; ".join(map(str, folder.said(gin, place, python_path=(str(folder.path),))))
+
+
+@pytest.mark.parametrize("line", ["own.scale.factor = 2", "own.scale.steps = None", "own.Layer.sizes = []"])
+def test_own_parameters_that_fit(folder: Folder, line: str) -> None:
+    folder.write({"own.py": _OWN})
+    found = folder.findings(f"{RUN}import own\n{line}\n", python_path=(str(folder.path),))
+    assert {"GIN36", "GIN37", "GIN08", "GIN09"}.isdisjoint(finding.code for finding in found)

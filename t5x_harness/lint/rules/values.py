@@ -1,7 +1,7 @@
 """GIN08, GIN09, GIN36 and GIN37: values that their parameters cannot have.
 
-The tables of :mod:`t5x_harness.lint.domains` say what the parameters of T5X, SeqIO and optax take. Of others, only
-texts are judged, by the defaults of the parameters.
+The tables of :mod:`t5x_harness.lint.domains` say what the parameters of T5X, SeqIO and optax take, and annotations what
+those of the user's functions take. Without either, only texts are judged, by the defaults of the parameters.
 """
 
 import math
@@ -13,6 +13,7 @@ from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
 from t5x_harness.gin.program import Binding, MacroBinding
 from t5x_harness.gin.values import format_value, references_in
 from t5x_harness.lint.domains import Parameter, parameters_of
+from t5x_harness.lint.domains.annotations import annotated
 from t5x_harness.lint.domains.language import NOT_A_LITERAL, UNKNOWN, Kind, Misfit, literal
 from t5x_harness.lint.edits import set_literal
 from t5x_harness.lint.rule import Context, evaluates, run_function, save_config
@@ -64,7 +65,7 @@ def unfit_values(context: Context, *kinds: Kind, code: str = "") -> Iterator[Unf
     seen: set[tuple[str, str, str]] = set()
     program = context.program
     for binding in program.final_bindings:
-        parameter = parameters_of(binding.target).get(binding.param)
+        parameter = _parameter(context, binding)
         given = program.resolve(binding)
         if parameter is None or given.key in seen:
             continue
@@ -79,6 +80,17 @@ def unfit_values(context: Context, *kinds: Kind, code: str = "") -> Iterator[Unf
         if code == (parameter.code if isinstance(misfit.value, str) else ""):
             seen.add(given.key)
             yield Unfit(binding, given, parameter, misfit)
+
+
+def _parameter(context: Context, binding: Binding) -> Parameter | None:
+    """Returns what a parameter takes: by a table, or, for a function of the user's, by its annotation."""
+    if (known := parameters_of(binding.target).get(binding.param)) is not None:
+        return known
+    configurable = context.snapshot.find(binding.target)
+    annotation = configurable.annotations.get(binding.param) if configurable is not None else None
+    domain = annotated(annotation) if annotation is not None else None
+    # Python does not look at annotations, so the function may take other values, too.
+    return Parameter(domain, f"it is annotated as {annotation}", Severity.WARNING) if domain is not None else None
 
 
 def not_a_choice(context: Context, code: str = "") -> Iterator[Found]:
