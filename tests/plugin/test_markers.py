@@ -59,27 +59,6 @@ def test_the_work_of_a_first_attempt_is_not_that_of_the_second(pytester: pytest.
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("'v3-8', 'v3-32'", "*.py:3: use @pytest.mark.slice('v3-8'), one slice by name; not slice('v3-8', 'v3-32')"),
-        ("size=8", "*.py:3: use @pytest.mark.slice('v3-8'), one slice by name; not slice(size=8)"),
-        (
-            "'v3-9'",
-            "*.py:3: @pytest.mark.slice: 'v3-9' is not a TPU slice: nearest names: v3-8, v3-32, v3-64; or give *",
-        ),
-    ],
-)
-def test_a_slice_marker_that_names_no_slice_fails_its_test(
-    pytester: pytest.Pytester, arguments: str, message: str
-) -> None:
-    pytester.makepyfile(f"import pytest\n\n@pytest.mark.slice({arguments})\ndef test_it():\n    pass\n")
-    result = pytester.runpytest_subprocess()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([message])
-    result.stdout.no_fnmatch_line("*Traceback*")
-
-
-@pytest.mark.parametrize(
     ("expression", "only"),
     [
         ("smoke", True),

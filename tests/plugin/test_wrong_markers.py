@@ -40,14 +40,16 @@ def wrong_markers() -> Iterator[tuple[str, str, str]]:
     for value in (*wrong_objects("str"), "v3-9", "v3:0x4", "v3-99999999999999999999", "8"):
         yield f"@pytest.mark.slice(name={python_of(value)})", "slice", repr(value)
     for text in ("", "8", "'v3-8', 'v3-8'", "nam='v3-8'", "'v3-8', name='v3-8'"):
-        yield f"@pytest.mark.slice({text})", "slice", f"slice({text})"
+        expected = f"use @pytest.mark.slice('v3-8'), one slice by name; not slice({text})"
+        yield f"@pytest.mark.slice({text})", "slice", expected
     yield "@pytest.mark.slice('v3-8')\n@pytest.mark.slice('v3-32')", "slice", "name='v3-32' and name='v3-8'"
     for at, (name, field, values) in enumerate(wrong_fields()):
         value = values[at % len(values)]
         given = ", ".join(f"{key}={python_of(each)}" for key, each in {**BASES[name][1], field: value}.items())
         yield f"@pytest.mark.{name}({given})", name, repr(value)
         yield f"@pytest.mark.{name}({field[:-1]}_=8)", name, f"no argument '{field[:-1]}_'"
-    yield "@pytest.mark.tpu('TPU_V3')", "tpu", "'TPU_V3'"
+    text = "arguments are given by name, as accelerator_type='TPU_V3'; not 'TPU_V3'"
+    yield "@pytest.mark.tpu('TPU_V3')", "tpu", text
     yield "@pytest.mark.tpu(steps=1)\n@pytest.mark.tpu(steps=2)", "tpu", "steps=2 and steps=1"
     for text in ("", "'e.gin'", "'e.gin', ['a'], 0", "mixtures=['a']", "'e.gin', ['a'], gin='e.gin'"):
         yield f"@pytest.mark.auxiliary({text})", "auxiliary", "auxiliary"

@@ -140,30 +140,3 @@ def test_it_is_inert_where_it_does_not_promote(pytester: pytest.Pytester, expres
     result = pytester.runpytest_subprocess("--strict-markers", "-m", expression)
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*to jobs on*")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            "acelerator_type='TPU_V3'",
-            "*.py:3: @pytest.mark.tpu: no argument 'acelerator_type': did you mean accelerator_type?",
-        ),
-        (
-            "ship=True, steps=8",
-            "*.py:3: @pytest.mark.tpu: steps=8 is for the config of a test that calls t5x_run; one with *",
-        ),
-        (
-            "'TPU_V3'",
-            "*.py:3: @pytest.mark.tpu: arguments are given by name, as accelerator_type='TPU_V3'; not 'TPU_V3'",
-        ),
-    ],
-)
-def test_a_mistake_in_the_marker_fails_its_test_without_being_promoted(
-    pytester: pytest.Pytester, arguments: str, message: str
-) -> None:
-    pytester.makepyfile(f"import pytest\n\n@pytest.mark.tpu({arguments})\ndef test_it():\n    pass\n")
-    result = pytester.runpytest_subprocess()
-    result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([message.replace("[", "[[]")])
-    result.stdout.no_fnmatch_line("*Traceback*")

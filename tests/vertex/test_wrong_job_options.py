@@ -5,7 +5,9 @@ that Vertex AI refuses are in a table.
 """
 
 import argparse
-from collections.abc import Iterator
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,28 +91,27 @@ def test_no_request_is_sent_for_a_wrong_value(
     assert sorted(path.name for path in project.iterdir()) == ["pyproject.toml", "run.gin"]
 
 
-def test_values_of_python_have_the_types_of_their_fields() -> None:
-    import dataclasses
-
-    wrong = []
-
-    def attempt(field: str, value: Any, make: Any) -> None:
-        message = ""
-        try:
-            make(**{field: value})
-        except (JobOptionsError, VertexTargetError) as error:
-            message = str(error)
-        if field not in message or "\n" in message:
-            wrong.append((field, value, message))
-
+def of_python() -> Iterator[tuple[str, Any, Callable[..., object]]]:
+    """Yields each field of the values that make a job, an object that it does not take, and what makes the value."""
     target = VertexTarget(**EMULATED)
     for field in dataclasses.fields(JobOptions):
-        for value in wrong_objects(str(field.type)):
-            attempt(field.name, value, JobOptions)
+        yield from ((field.name, value, JobOptions) for value in wrong_objects(str(field.type)))
     for field in dataclasses.fields(VertexTarget):
-        for value in wrong_objects("str"):
-            attempt(field.name, value, lambda **given: VertexTarget(**{**EMULATED, **given}))
-    for field in ("env", "labels"):
-        for value in wrong_objects("Mapping[str, str]"):
-            attempt(field, value, lambda **given: ContainerJob("job", target, Machine("n1-standard-4"), **given))
+        make = functools.partial(dataclasses.replace, target)
+        yield from ((field.name, value, make) for value in wrong_objects("str"))
+    for name in ("env", "labels"):
+        make = functools.partial(ContainerJob, "job", target, Machine("n1-standard-4"))
+        yield from ((name, value, make) for value in wrong_objects("Mapping[str, str]"))
+
+
+def test_values_of_python_have_the_types_of_their_fields() -> None:
+    wrong = []
+    for name, value, make in of_python():
+        message = ""
+        try:
+            make(**{name: value})
+        except (JobOptionsError, VertexTargetError) as error:
+            message = str(error)
+        if name not in message or "\n" in message:
+            wrong.append((name, value, message))
     assert not wrong, "\n".join(map(ascii, wrong))
