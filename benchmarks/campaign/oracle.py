@@ -1,6 +1,7 @@
 """T5X itself as the judge: one mutant in a forked process, as ``python -m t5x.main`` runs it."""
 
 import os
+import resource
 import runpy
 import sys
 import traceback
@@ -20,6 +21,8 @@ from .constant import watch_data
 
 FACTORY = f"{__name__}:open_oracle"
 _FRAMES = 12
+_MEMORY = 8 * 2**30
+"""The most bytes that T5X may allocate: the memory of a laptop, in which a mistake must not take the others' place."""
 
 
 def open_oracle(argument: Mapping[str, Any], _: Callable[[dict[str, Any]], None]) -> SimpleNamespace:
@@ -46,6 +49,7 @@ def run(spec: RunSpec) -> dict[str, Any]:
       innermost places where it was raised; ``constant``: what is the same in all examples of its first dataset.
     """
     constant = watch_data()
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY, _MEMORY))
     sys.argv = [
         "main.py",
         f"--run_mode={spec.mode}",

@@ -16,7 +16,14 @@ from .mutant import PROJECT, Case, Mutant, replaced
 
 _OTHER_TYPE = {bool: "'yes'", int: "[1]", float: "'a'", str: "7", list: "3", tuple: "3", dict: "[1]"}
 _OBJECTS = ("@seqio.ByteVocabulary()", "@trainer.Trainer", "@models.EncoderDecoderModel()", "@utils.DatasetConfig()")
-_ANY = (("zero", "0"), ("negative", "-1"), ("tiny", "1e-30"), ("huge", "1e30"), ("infinite", "1e999"))
+_ANY = (
+    ("zero", "0"),
+    ("negative", "-1"),
+    ("tiny", "1e-30"),
+    ("huge", "1e30"),
+    ("infinite", "1e999"),
+    ("huge and whole", "1000000000"),
+)
 _PROPERTIES = frozenset({"self", "cls"})
 
 

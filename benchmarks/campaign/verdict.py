@@ -91,6 +91,8 @@ def ending_of(values: Mapping[str, Any], unchanged: Mapping[str, Any] | None, id
     if _comparable(values) == _comparable(unchanged):
         return Ending.SAME
     resting = idle["scalars"].get(_LOSS, {}) if idle is not None else {}
+    if unchanged["scalars"].get(_LOSS) and not losses:
+        return Ending.IDLE
     is_comparable = bool(losses) and losses.keys() == resting.keys()
     if is_comparable and all(math.isclose(losses[step], resting[step], rel_tol=_ROUNDING) for step in losses):
         return Ending.IDLE
