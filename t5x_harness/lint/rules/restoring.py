@@ -58,9 +58,6 @@ def missing_checkpoint(context: Context) -> Iterator[Found]:
         )
 
 
-_MODES = ("specific", "latest", "all")
-
-
 def _uses_orbax(context: Context) -> bool:
     return run_function(context).value("use_orbax", True) is True
 
@@ -142,19 +139,11 @@ CKP19 = Rule(
 
 @CKP19
 def restore_mode(context: Context) -> Iterator[Found]:
-    """Finds a restore mode that the run does not support, and checkpoint managers of two kinds."""
+    """Finds the restore mode of evaluation in training, and checkpoint managers of two kinds."""
     restore = restore_config(context)
     mode = restore.parameter("mode", str)
-    if mode is not None:
-        if mode.value not in _MODES:
-            near = closest(mode.value, _MODES)
-            yield Found(
-                f"there is no restore mode {mode.value!r}",
-                mode.at,
-                f"write {mode.at} = {near!r}" if near else f"use {', '.join(_MODES)}",
-            )
-        elif mode.value == "all" and context.program.mode is Mode.TRAIN:
-            yield Found("restore mode 'all' is not supported in training", mode.at, f"write {mode.at} = 'specific'")
+    if mode is not None and mode.value == "all" and context.program.mode is Mode.TRAIN:
+        yield Found("restore mode 'all' is not supported in training", mode.at, f"write {mode.at} = 'specific'")
     yield from _managers(context, restore)
 
 
