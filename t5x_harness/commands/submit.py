@@ -32,7 +32,7 @@ from t5x_harness.vertex.arguments import OverrideError, RunMode, RunModeError, o
 from t5x_harness.vertex.closure import unstaged_files
 from t5x_harness.vertex.container import FOUR_HOURS, JobOptions, JobOptionsError
 from t5x_harness.vertex.emulated import emulated_google, uses_emulated_google
-from t5x_harness.vertex.errors import VertexError
+from t5x_harness.vertex.errors import JobNameError, VertexError
 from t5x_harness.vertex.job import JobError, T5XJob
 from t5x_harness.vertex.job_rules import verdict_of
 from t5x_harness.vertex.machine import ChipHoursError, Machine, MachineError
@@ -267,6 +267,8 @@ def main(args: argparse.Namespace) -> int:
             with _google(args, emulated), PrintedBatch(output, waits=args.wait) as batch:
                 batch.attach(args.attach, target)
                 return batch.finish()
+    except JobNameError as error:
+        raise UsageError(f"--attach: {error}") from None
     except (ChipHoursError, ServerError, StorageError, VertexError) as error:
         output.note(str(error))
         return 1

@@ -21,6 +21,10 @@ class VertexError(Exception):
         self.passing = passing
 
 
+class JobNameError(VertexError):
+    """A name that no job can have."""
+
+
 @contextlib.contextmanager
 def as_vertex_error(what: str, project: str) -> Iterator[None]:
     """Turns the errors of Google's libraries into VertexError.

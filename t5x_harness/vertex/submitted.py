@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from t5x_harness.vertex.arguments import OUTPUT_MACROS
 from t5x_harness.vertex.emulated import uses_emulated_google
-from t5x_harness.vertex.errors import VertexError, as_vertex_error
+from t5x_harness.vertex.errors import JobNameError, as_vertex_error
 from t5x_harness.vertex.logs import LogReader
 from t5x_harness.vertex.machine import Machine
 from t5x_harness.vertex.target import VertexTarget
@@ -86,11 +86,12 @@ class SubmittedJob:
           target: where it was sent; the target's region is used if the name has none.
 
         Raises:
+          JobNameError: it is neither a name nor a number.
           VertexError: there is no such job, or the job cannot be read.
         """
         found = _NAME.fullmatch(name)
         if not found and not _NUMBER.fullmatch(name):
-            raise VertexError(
+            raise JobNameError(
                 f"{name!r} names no job: give its number, or projects/{target.project}/locations/{target.location}"
                 "/customJobs/NUMBER"
             )

@@ -281,8 +281,10 @@ def test_what_is_no_job_is_told(submit: Submit) -> None:
     done = submit("--attach=12345")
     assert done.returncode == 1
     assert "the job 12345 cannot be read: " in done.stderr
-    assert submit("--attach=my-job").stderr.splitlines()[-1] == (
-        "t5x-harness submit: 'my-job' names no job: give its number, or "
+    done = submit("--attach=my-job")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1] == (
+        "t5x-harness: --attach: 'my-job' names no job: give its number, or "
         "projects/t5x-harness/locations/us-central1/customJobs/NUMBER"
     )
 
