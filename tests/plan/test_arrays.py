@@ -1,6 +1,7 @@
 """Equal layers are one row with a factor, rows show which mesh axis cuts what, and hosts read the right parts."""
 
 import re
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +13,7 @@ from t5x_harness.plan.arrays import Leaf, array_tables, fold, module_table
 from t5x_harness.plan.state_shapes import DataLayout, data_layout
 from t5x_harness.slices.mesh import fitting_submeshes, plan_mesh
 from t5x_harness.slices.slice import get_slice
+from t5x_harness.spec import Finding
 
 MESH = {"data": 4, "model": 2}
 
@@ -125,3 +127,14 @@ def test_hosts_that_share_a_copy_of_the_model_read_the_same() -> None:
 
 def test_without_a_data_axis_everybody_reads_everything() -> None:
     assert layout("v3-32", (1, 1, 1, 1), data=None) == DataLayout(positions=1, shards=1, hosts=4)
+
+
+def test_a_rule_that_splits_one_axis_twice_is_at_fault_not_the_size_of_the_axis(
+    find: Callable[..., Finding],
+) -> None:
+    partitions = "partitioning.PjitPartitioner.num_partitions = 2"
+    rules = "partitioning.PjitPartitioner.logical_axis_rules"
+    found = find("MSH06", partitions, f"{rules} = [('batch', 'data'), ('heads', ('data', 'model'))]")
+    assert found.binding == rules
+    assert "and the rule ('heads', ('data', 'model')) splits it over 4 of data x 2 of model devices" in found.message
+    assert found.fix == "split it over one mesh axis: ('heads', 'data')"

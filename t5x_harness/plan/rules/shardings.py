@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from t5x_harness.findings.rule import FILES, Found, Rule, training
@@ -59,6 +59,10 @@ def indivisible_axis(plan: Planned) -> Iterator[Found]:
                 found.setdefault((name or f"dimension {index}", size, parts, axes), []).append(leaf.name)
     said: set[BindingKey] = set()
     for (name, size, parts, axes), paths in found.items():
+        more = f" and {len(paths) - 1} more arrays" if len(paths) > 1 else ""
+        if " x " in axes:
+            yield _split_twice(plan, name, size, axes.split(" x "), f"{paths[0]}{more}")
+            continue
         bound = _bindings_of(plan.config, name)
         key = bound[0] if bound else None
         if key in said:  # heads, and heads times head size: the same number is at fault
@@ -66,13 +70,32 @@ def indivisible_axis(plan: Planned) -> Iterator[Found]:
         said |= {key} if key else set()
         values = ", ".join(f"{k.short} = {plan.config.value(k)!r} ({plan.config.origin(k)})" for k in bound)
         yield Found(
-            f"axis {name} of {paths[0]}{f' and {len(paths) - 1} more arrays' if len(paths) > 1 else ''} has size "
-            f"{size}, which {parts} devices of the mesh axis {axes} cannot share evenly"
+            f"axis {name} of {paths[0]}{more} has size {size}, which {parts} devices of the mesh axis {axes} cannot "
+            f"share evenly"
             f"{f': {values}' if values else ''}",
             key,
             f"make {key.short if key else name} divisible by {parts}, or use fewer partitions: "
             f"{' or '.join(str(number) for number in divisors(parts) if not size % number)}",
         )
+
+
+def _split_twice(plan: Planned, name: str, size: int, axes: Sequence[str], where: str) -> Found:
+    """Returns the finding about a rule that splits one axis over several mesh axes, which together are too many."""
+    rule = (name, tuple(axes))
+    devices = " x ".join(f"{plan.mesh[axis]} of {axis}" for axis in axes)
+    fitting = next((axis for axis in axes if not size % plan.mesh[axis]), None)
+    return Found(
+        f"axis {name} of {where} has size {size}, and the rule {rule} splits it over {devices} devices, which cannot "
+        "share it evenly",
+        _binding_of_rule(plan.config, name),
+        f"split it over one mesh axis: ({name!r}, {fitting!r})" if fitting else f"leave it whole: ({name!r}, None)",
+    )
+
+
+def _binding_of_rule(config: GinConfig, axis: str) -> BindingKey | None:
+    """Returns the binding with the rule of a logical axis, or else that of all rules."""
+    keys = [config.owner(key) for name in ("additional_rules", "logical_axis_rules") if (key := config.find(name))]
+    return next((key for key in keys if repr(axis) in repr(config.value(key))), keys[-1] if keys else None)
 
 
 def _bindings_of(config: GinConfig, axis: str) -> list[BindingKey]:
