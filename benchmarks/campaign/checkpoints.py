@@ -182,9 +182,7 @@ _OTHERS = {
 
 
 def _parameters(case: Case, bucket: bool) -> Iterator[Mutant]:
-    run = {Mode.TRAIN: "train_script.train", Mode.EVAL: "eval_script.evaluate", Mode.INFER: "infer_script.infer"}[
-        case.mode
-    ]
+    run = _RUNS[case.mode]
     old = f"{run}.use_orbax = False"
     for layout in _LAYOUTS:
         for parameter, values in _OTHERS.items():

@@ -21,16 +21,17 @@ class Ending(enum.StrEnum):
 
     ``FINE``: with other values than the unchanged case. ``SAME``: with the same ones. ``EQUAL``: with
     the same ones, as the config says the same in other words. ``IDLE``: it trained, and no
-    parameter changed. ``CONSTANT``: inputs, targets or predictions do not differ between examples, but do in the
-    unchanged case. ``WORSE``: the loss ends above that of a run that trains nothing, or below 0: more steps would
-    have to show whether the job is wasted. ``CUT``: it was still at work when its time was over. The last two say
-    nothing about the mutant.
+    parameter changed. ``NOTHING``: it succeeded, and wrote nothing. ``CONSTANT``: inputs, targets or predictions do
+    not differ between examples, but do in the unchanged case. ``WORSE``: the loss ends above that of a run that
+    trains nothing, or below 0: more steps would have to show whether the job is wasted. ``CUT``: it was still at
+    work when its time was over. The last two say nothing about the mutant.
     """
 
     DIES = "dies"
     CRASHES = "crashes"
     NAN = "not finite"
     IDLE = "trains nothing"
+    NOTHING = "writes nothing"
     CONSTANT = "constant"
     WORSE = "worse than no training"
     CUT = "cut off"
@@ -46,7 +47,7 @@ class Ending(enum.StrEnum):
     @property
     def is_failure(self) -> bool:
         """Whether such a job is wasted."""
-        return self in (Ending.DIES, Ending.CRASHES, Ending.NAN, Ending.IDLE)
+        return self in (Ending.DIES, Ending.CRASHES, Ending.NAN, Ending.IDLE, Ending.NOTHING)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +91,8 @@ def ending_of(values: Mapping[str, Any], unchanged: Mapping[str, Any] | None, id
         return Ending.FINE
     if _comparable(values) == _comparable(unchanged):
         return Ending.SAME
+    if not any(_comparable(values)):
+        return Ending.NOTHING
     resting = idle["scalars"].get(_LOSS, {}) if idle is not None else {}
     if unchanged["scalars"].get(_LOSS) and not losses:
         return Ending.IDLE
