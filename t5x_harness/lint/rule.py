@@ -182,8 +182,13 @@ def start_step(context: Context) -> int | None:
     return None if restore_config(context).value("path") else 0
 
 
-def absent_checkpoint(context: Context) -> tuple[ParameterValue, tuple[int, ...]] | None:
-    """Returns the initial checkpoint's path if it is certainly missing, and the steps of the checkpoints next to it.
+def folder_of_step(path: str) -> str:
+    """Returns the folder that T5X restores by orbax: it takes the step from the path's name, and makes a name of it."""
+    return re.sub(r"(?<=/checkpoint_)0+(?=\d+/*$)", "", path)
+
+
+def absent_checkpoint(context: Context) -> tuple[ParameterValue, str, tuple[int, ...]] | None:
+    """Returns the initial checkpoint's path if it is certainly missing, its folder, and the steps next to it.
 
     This is only known for one of the user's buckets, or a local folder that has other checkpoints. Otherwise the
     job's machine may have it.
@@ -195,6 +200,8 @@ def absent_checkpoint(context: Context) -> tuple[ParameterValue, tuple[int, ...]
     if context.program.mode is not Mode.INFER and restore.value("mode", "latest") != "specific":
         return None
     address = path.value.rstrip("/")
+    if run_function(context).value("use_orbax", True) is True:
+        address = folder_of_step(address)
     local = _on_disk(context, address)
     if local is None or local.exists() or Path(f"{local}.index").exists():
         return None
@@ -203,7 +210,7 @@ def absent_checkpoint(context: Context) -> tuple[ParameterValue, tuple[int, ...]
     except OSError:
         names = []
     beside = tuple(sorted(int(m[1]) for name in names if (m := re.fullmatch(r"checkpoint_(\d+)", name))))
-    return (path, beside) if beside or bucket_and_name(address) is not None else None
+    return (path, address, beside) if beside or bucket_and_name(address) is not None else None
 
 
 def _on_disk(context: Context, address: str) -> Path | None:

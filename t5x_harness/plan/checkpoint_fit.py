@@ -151,18 +151,34 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
         return CheckpointFit(unjudged=f"it is restored by {_name(manager)}")
     try:
         tree = read_tree(start.checkpoint)
-        damage = unreadable(start.checkpoint, tree) if tree is not None else None
     except Exception as error:  # orbax, tensorstore, msgpack and TensorFlow each raise their own exceptions
-        first, *_ = str(error).splitlines() or [type(error).__name__]
-        return CheckpointFit(damage=f"its metadata cannot be read: {first}")
+        return CheckpointFit(damage=_unread(error))
     if tree is None:
         return CheckpointFit(unjudged="its layout is not known")
-    if damage:
-        return CheckpointFit(damage=damage)
+    ours = {leaf.path: leaf.shape for leaf in shapes.leaves}
     own = [t for t in getattr(start.restore, "state_transformation_fns", ()) if not _is_assignment_map(t)]
+    try:  # the user's own functions are not called
+        stored = tree.arrays if own else _transformed(start.restore, tree.arrays, ours)
+    except ValueError as error:
+        return CheckpointFit(tree, bad_map=str(error).split("Must be one of:")[0].strip())
+    restored = {id(array) for name, array in stored.items() if name in ours}
+    if damage := _damage(start.checkpoint, tree, [name for name, a in tree.arrays.items() if id(a) in restored]):
+        return CheckpointFit(damage=damage)
     if own:
         return CheckpointFit(unjudged=f"its tree is changed by {_name(own[0])}")
-    return _compare(start.restore, tree, shapes)
+    return _compare(start.restore, tree, stored, shapes)
+
+
+def _damage(checkpoint: str, tree: StoredTree, names: Collection[str]) -> str | None:
+    try:
+        return unreadable(checkpoint, tree, names)
+    except Exception as error:
+        return _unread(error)
+
+
+def _unread(error: Exception) -> str:
+    first, *_ = str(error).splitlines() or [type(error).__name__]
+    return f"its metadata cannot be read: {first}"
 
 
 def _refused_map(restore: Any, shapes: StateShapes) -> str | None:
@@ -176,17 +192,20 @@ def _refused_map(restore: Any, shapes: StateShapes) -> str | None:
     return None
 
 
-def _compare(restore: Any, tree: StoredTree, shapes: StateShapes) -> CheckpointFit:
+def _transformed(
+    restore: Any, stored: Mapping[str, StoredArray], ours: Mapping[str, _Shape]
+) -> Mapping[str, StoredArray]:
+    """Returns the checkpoint's arrays under the names that the config's assignment maps give them."""
+    for transform in getattr(restore, "state_transformation_fns", ()):
+        changed = transform(*(traverse_util.unflatten_dict(tree, sep="/") for tree in (stored, ours)))
+        stored = traverse_util.flatten_dict(changed, sep="/")
+    return stored
+
+
+def _compare(restore: Any, tree: StoredTree, stored: Mapping[str, StoredArray], shapes: StateShapes) -> CheckpointFit:
     ours = {leaf.path: leaf.shape for leaf in shapes.leaves}
     if tree.layout is StoredLayout.TENSORFLOW:
         ours = {name: shape for name, shape in ours.items() if name.startswith(_TARGET)}
-    stored: Mapping[str, StoredArray] = tree.arrays
-    try:
-        for transform in getattr(restore, "state_transformation_fns", ()):
-            changed = transform(*(traverse_util.unflatten_dict(tree, sep="/") for tree in (stored, ours)))
-            stored = traverse_util.flatten_dict(changed, sep="/")
-    except ValueError as error:
-        return CheckpointFit(tree, bad_map=str(error).split("Must be one of:")[0].strip())
     ordered = sorted(ours, key=lambda name: not name.startswith(_TARGET))
     missing = tuple(name for name in ordered if name not in stored)
     different = tuple((n, stored[n].shape, ours[n]) for n in ordered if n in stored and stored[n].shape != ours[n])

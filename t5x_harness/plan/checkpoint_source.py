@@ -18,6 +18,7 @@ from t5x_harness.buckets.addresses import is_remote
 from t5x_harness.buckets.emulated import on_disk
 from t5x_harness.buckets.reach import is_not_asked
 from t5x_harness.gin.config import BindingKey, GinConfig
+from t5x_harness.lint.rule import folder_of_step
 from t5x_harness.plan.stored_tree import step_of
 from t5x_harness.resolve.output_folder import model_dir
 from t5x_harness.spec import Mode, Severity, StandInPolicy
@@ -157,6 +158,7 @@ def _paths(restore: Any) -> Sequence[str]:
 
 def _specific(start: StartPoint, paths: Sequence[str], orbax: bool, mode: Mode) -> StartPoint:
     """Completes the start from one checkpoint, which is named by its path."""
+    paths = [folder_of_step(path) for path in paths] if orbax else paths
     path = paths[0]
     start = dataclasses.replace(
         start, step=step_of(path), checkpoint=path, why="the config names it", others=len(paths) - 1
@@ -249,6 +251,11 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
 
 def _no_folder(path: str, mode: str) -> CheckpointProblem:
     is_file = epath.Path(on_disk(path)).exists()
+    above = os.path.dirname(path.rstrip("/"))
+    if not is_file and (near := checkpoint_steps(above)):
+        listed = ", ".join(f"{_PREFIX}{n}" for n in near[-5:])
+        message = f"there is no {path}, and mode '{mode}' needs the folder of a run; beside it are {listed}"
+        return CheckpointProblem("CKP04", message, f"name {above}")
     if is_file or is_remote(path):
         message = (
             f"{path} is a file, and mode '{mode}' needs the folder of a run"

@@ -6,11 +6,12 @@ arrays), and the layout of the TensorFlow code base (an index next to its data).
 
 import dataclasses
 import enum
+import json
 import logging
 import math
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -104,14 +105,19 @@ def _orbax(folder: epath.Path) -> dict[str, StoredArray]:
     """Reads a checkpoint with orbax itself: with OCDBT, the shapes are in a database in tensorstore's own format."""
     import orbax.checkpoint as ocp
 
+    state = folder / _STATE
+    for file in (state / "_METADATA", state / "_sharding", *state.glob("array_metadatas/*")):
+        try:
+            json.loads(file.read_bytes() if file.exists() else b"{}")
+        except ValueError as error:  # orbax raises the same, without the file's name
+            raise ValueError(f"{_STATE}/{file.relative_to(state)} is not JSON: {error}") from error
     absl_logger = logging.getLogger("absl")
     level = absl_logger.level
     absl_logger.setLevel(logging.ERROR)  # T5X's checkpoints lack the metadata file that orbax looks for
     try:
-        tree = ocp.PyTreeCheckpointer().metadata(folder / _STATE)
+        tree = ocp.PyTreeCheckpointHandler(use_ocdbt=True).metadata(state)
     finally:
         absl_logger.setLevel(level)
-    tree = getattr(tree, "item_metadata", tree)
     tree = getattr(tree, "tree", tree)
     flat = traverse_util.flatten_dict(tree, sep="/")
     return {name: StoredArray(tuple(value.shape), str(value.dtype)) for name, value in flat.items() if _is_array(value)}
@@ -170,12 +176,13 @@ def tensorflow_arrays(path: os.PathLike[str] | str) -> dict[str, Any]:
     return {re.sub(r"layers_0/relpos_bias", "relpos_bias", name): value for name, value in arrays.items()}
 
 
-def unreadable(path: str, tree: StoredTree) -> str | None:
+def unreadable(path: str, tree: StoredTree, names: Collection[str]) -> str | None:
     """Finds an array of a checkpoint that cannot be read.
 
     Args:
       path: the checkpoint, which is read only if it is on this machine's disk.
       tree: the contents according to its metadata.
+      names: the arrays that are restored; T5X does not open the others, as the optimizer's state in evaluation.
 
     Returns:
       The name of the array and tensorstore's reason, or None if there is no such array.
@@ -192,7 +199,7 @@ def unreadable(path: str, tree: StoredTree) -> str | None:
         stored = {name: spec for name, spec in specs_in_file(folder).items() if isinstance(spec, dict)}
         files = {name: f"{folder / spec['kvstore']['path']}/" for name, spec in stored.items()}
         specs = {n: {"driver": stored[n]["driver"], "kvstore": {"driver": "file", "path": files[n]}} for n in stored}
-    opened = {name: ts.open(spec, open=True) for name, spec in specs.items()}
+    opened = {name: ts.open(spec, open=True) for name, spec in specs.items() if name in names}
     left = _BYTES_READ
     for name in sorted(opened, key=lambda name: _bytes(tree.arrays[name])):
         left -= _bytes(tree.arrays[name])

@@ -49,6 +49,11 @@ AUXILIARY_CODES: Mapping[str, tuple[str, str]] = {
 
 NOT_CAUGHT: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Not sound, or not in the config": {
+        "CKP28": (
+            "an array of a checkpoint that is read, but has other values than were written",
+            "nothing in a checkpoint says what its values were; a missing part of an array is read as zeros, as "
+            "tensorstore writes none for zeros",
+        ),
         "GCS09": (
             "a bucket in the address of TENSORSTORE_GCS_HTTP_URL",
             "`t5x-harness doctor` finds it (ENV09): it is in the environment, not in the config",

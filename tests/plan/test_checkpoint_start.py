@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from t5x_harness.findings.rule import evaluated, inferred
-from t5x_harness.spec import Finding, Outcome, StageResult
+from t5x_harness.spec import Finding, Outcome, Severity, StageResult
 
 Plan = Callable[..., StageResult]
 Find = Callable[..., Finding]
@@ -139,6 +139,27 @@ def test_a_folder_that_holds_nothing_is_not_a_checkpoint(find: Find, tmp_path: P
         f"{tmp_path}/run/checkpoint_20 holds no checkpoint: there is neither a folder state (orbax) nor a file "
         "checkpoint (T5X's older layout) in it"
     )
+
+
+def test_of_a_path_orbax_takes_the_step_and_makes_the_name_anew(find: Find, plan: Plan, tmp_path: Path) -> None:
+    (tmp_path / "run/checkpoint_20/state").mkdir(parents=True)
+    result = plan(*restore(tmp_path / "run/checkpoint_020"))
+    assert start(result).startswith(f"{tmp_path}/run/checkpoint_20: ")
+    assert "CKP04" not in {finding.code for finding in result.findings}
+    (tmp_path / "run/checkpoint_07/state").mkdir(parents=True)
+    missing = find("CKP04", *restore(tmp_path / "run/checkpoint_07"))
+    assert missing.message.startswith(f"there is no {tmp_path}/run/checkpoint_7; beside it are ")
+    assert missing.severity is Severity.ERROR
+
+
+def test_the_folder_of_a_run_that_is_missing_beside_checkpoints(find: Find, tmp_path: Path) -> None:
+    (tmp_path / "run/checkpoint_20").mkdir(parents=True)
+    finding = find("CKP04", *restore(tmp_path / "run/checkpoint_", "latest"))
+    assert finding.severity is Severity.ERROR
+    assert finding.message.endswith(
+        "checkpoint_, and mode 'latest' needs the folder of a run; beside it are checkpoint_20"
+    )
+    assert finding.fix == f"name {tmp_path}/run"
 
 
 def test_a_name_without_a_step_is_not_a_checkpoint(find: Find, tmp_path: Path) -> None:

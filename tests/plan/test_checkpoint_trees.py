@@ -203,6 +203,23 @@ def test_metadata_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
     assert not found.fits
 
 
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("_METADATA", "state/_METADATA is not JSON: Unterminated string "),
+        ("array_metadatas/process_0", "state/array_metadatas/process_0 is not JSON: "),
+        ("manifest.ocdbt", "Error decoding manifest: "),
+    ],
+)
+def test_damage_names_the_file_of_orbax(tmp_path: Path, file: str, says: str) -> None:
+    folder = shutil.copytree(ORBAX, tmp_path / "checkpoint_8")
+    damaged = folder / "state" / file
+    damaged.parent.mkdir(exist_ok=True)
+    damaged.write_bytes(damaged.read_bytes()[:-20] if damaged.exists() else b"[")
+    found = compare(StartPoint(path="x", checkpoint=str(folder), reachable=True, restore=restore()), shapes({}))
+    assert says in found.damage
+
+
 def _break_file(array: Path) -> None:
     (array / "0").write_bytes(b"cut off")
 
@@ -217,9 +234,10 @@ def test_an_array_that_cannot_be_read_is_damage(tmp_path: Path, harm: Callable[[
     write_legacy_checkpoint(folder, arrays, {"target/scale"})
     restore = types.SimpleNamespace(checkpoint_manager_cls=None, state_transformation_fns=(print,))
     start = StartPoint(path="x", checkpoint=str(folder), reachable=True, restore=restore)
-    assert compare(start, shapes({})).unjudged == "its tree is changed by builtins.print"
+    ours = shapes({"target/scale": (8,), "state/step": ()})
+    assert compare(start, ours).unjudged == "its tree is changed by builtins.print"
     harm(folder / "target.scale")
-    found = compare(start, shapes({}))
+    found = compare(start, ours)
     assert found.damage.startswith("target/scale: ")
     assert reason in found.damage
 
@@ -228,7 +246,29 @@ def test_a_chunk_of_zeros_that_was_not_written_is_not_damage(tmp_path: Path) -> 
     """Tensorstore leaves out such a chunk, and reads zeros in its place."""
     write_legacy_checkpoint(tmp_path, {"target/bias": np.zeros(8, np.float32)}, {"target/bias"})
     (tmp_path / "target.bias" / "0").unlink(missing_ok=True)
-    assert unreadable(str(tmp_path), read_tree(str(tmp_path))) is None
+    tree = read_tree(str(tmp_path))
+    assert unreadable(str(tmp_path), tree, tree.arrays) is None
+
+
+def test_what_is_not_restored_may_be_damaged(tmp_path: Path) -> None:
+    """Evaluation does not read the optimizer's state, and no run reads what the assignment map drops."""
+
+    def apply_assignment_map(stored: Any, _ours: Any) -> Any:
+        return {"target": stored["target"]}
+
+    apply_assignment_map.__module__ = "t5x.state_utils"
+    folder = tmp_path / "checkpoint_4"
+    state = "state/param_states/scale/v"
+    arrays = {name: np.ones(8, np.float32) for name in ("target/scale", state)}
+    write_legacy_checkpoint(folder, arrays, arrays.keys())
+    shutil.rmtree(folder / state.replace("/", "."))
+    start = StartPoint(path="x", checkpoint=str(folder), reachable=True, restore=restore())
+    assert compare(start, shapes({"target/scale": (8,)})).fits
+    training = shapes(dict.fromkeys(arrays, (8,)))
+    assert compare(start, training).damage.startswith(f"{state}: ")
+    dropping = restore(state_transformation_fns=(apply_assignment_map,), fallback_to_scratch=True)
+    start = StartPoint(path="x", checkpoint=str(folder), reachable=True, restore=dropping)
+    assert compare(start, training).fits
 
 
 LAYER = "target/decoder/layers_{}/mlp/{}/kernel"

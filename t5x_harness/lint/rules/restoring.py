@@ -46,13 +46,13 @@ def missing_checkpoint(context: Context) -> Iterator[Found]:
     missing = absent_checkpoint(context)
     if missing is None:
         return
-    path, beside = missing
+    path, folder, beside = missing
     if beside:
         listed = ", ".join(f"checkpoint_{step}" for step in beside[-5:])
-        yield Found(f"there is no {path.value}; beside it are {listed}", path.at, "correct the step")
+        yield Found(f"there is no {folder}; beside it are {listed}", path.at, "correct the step")
     else:
         yield Found(
-            f"there is no {path.value}, and what a bucket of yours lacks is missing",
+            f"there is no {folder}, and what a bucket of yours lacks is missing",
             path.at,
             "correct the path, or put the checkpoint into the bucket",
         )

@@ -56,8 +56,8 @@ other_layout = _start_rule(CKP08, "OtherLayout")
     "checkpoint that is damaged",
     why=(
         "A copy that was cut off, or a save that was: T5X stops with an error of msgpack, tensorstore or orbax, which "
-        "names no checkpoint. All arrays are opened, and the small ones read; the large ones may be damaged yet. A "
-        "shrunk run has a stand-in for the checkpoint, and would not notice."
+        "names no checkpoint. All arrays that the run restores are opened, and the small ones read; the large ones "
+        "may be damaged yet. A shrunk run has a stand-in for the checkpoint, and would not notice."
     ),
     bad=_restoring(files={**FILES, "model/checkpoint_1000/checkpoint": "cut off"}, checkpoints={}, at=_PATH),
     good=_restoring(),
