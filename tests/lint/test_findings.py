@@ -246,7 +246,7 @@ def test_place_message_and_fix(folder: Folder, gin: str, place: str, message: st
         (EVAL.replace("DROPOUT_RATE = 0.0\n", ""), "error GIN27"),
         (RUN.replace("DROPOUT_RATE = 0.0\n", ""), "error GIN03"),
         (RUN + NESTED_SAVE + "a/b/utils.SaveCheckpointConfig.keep = 5\n", ""),
-        (EVALUATED + f"import seqio\n{LOGGERS}[@seqio.TensorBoardLogger]\n", ""),
+        (EVALUATED + f"import seqio\n{LOGGERS}[@seqio.TensorBoardLogger]\n", "note GIN38"),
         (EVAL + LOGGERS + "[]\n", "warning AUX03"),
         (OTHER_LOGGER + "[@mine.Logger, @seqio.JSONLogger]\n", ""),
         (CONTROLLED, "warning AUX04"),
@@ -505,4 +505,5 @@ def test_an_unknown_name_in_a_block_is_reported_once_at_its_own_line(folder: Fol
     found = folder.findings(
         f"{RUN}utils.SaveCheckpointConfig:\n  keep = 1\n  period = 10\n  checkpoint_manager_cls = {value}\n"
     )
-    assert [(f.location and f.location.line, f.message) for f in found] == [(13, "t5x.utils has no gone")]
+    names = [(f.location and f.location.line, f.message) for f in found if f.code != "GIN37"]  # a dict is no class
+    assert names == [(13, "t5x.utils has no gone")]

@@ -77,7 +77,7 @@ _SEQIO = RUN + "import seqio\nseqio.Evaluator.loger_cls = None\nseqio.JSONLoger.
 
 def test_misspelt_names_of_a_library_are_found(folder: Folder) -> None:
     found = [(f.code, f.message) for f in folder.findings(_SEQIO)]
-    assert found == [
+    assert [each for each in found if each[0] != "GIN38"] == [
         ("GIN13", "seqio.Evaluator has no parameter loger_cls; did you mean logger_cls?"),
         ("GIN14", "seqio has no JSONLoger; did you mean JSONLogger?"),
     ]

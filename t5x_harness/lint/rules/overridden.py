@@ -1,10 +1,11 @@
-"""GIN04, GIN05, GIN06, GIN30 and GIN34: bindings that others undo, and scopes that nothing opens."""
+"""GIN04, GIN05, GIN06, GIN30, GIN34 and GIN38: bindings that others undo, and those that nothing uses."""
 
 from collections.abc import Iterator
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding, scope_chain
-from t5x_harness.gin.values import format_value, is_required, same_value
+from t5x_harness.gin.values import format_value, is_required, references_in, same_value
+from t5x_harness.lint.domains import parameters_of
 from t5x_harness.lint.edits import move_below, rename_scope
 from t5x_harness.lint.rule import Context
 from t5x_harness.spec import Edit, Location, Severity
@@ -287,3 +288,41 @@ def _renamed(program: GinProgram, scope: str) -> tuple[Edit, ...]:
     right = meant(scope, program.used_scopes) or scope
     places = [binding.location for binding in program.bindings if binding.scope == scope]
     return tuple(dict.fromkeys(edit for place in places for edit in rename_scope(program, place, scope, right)))
+
+
+@Rule(
+    "GIN38",
+    "binding of what nothing refers to",
+    whole_program=True,
+    severity=Severity.NOTE,
+    why=(
+        "Under dynamic registration Gin passes bindings only to what a reference calls. T5X's own default for a "
+        "parameter, such as seqio.Evaluator, is the class itself, which gets none of them."
+    ),
+    bad=Example(run_head("pretrain", "import seqio") + "seqio.Evaluator.num_examples = 8\n", at="seqio.Evaluator"),
+    good=Example(
+        run_head("pretrain", "import seqio", "import __main__ as train_script")
+        + "train_script.train.inference_evaluator_cls = @seqio.Evaluator\nseqio.Evaluator.num_examples = 8\n"
+    ),
+)
+def unreferenced(context: Context) -> Iterator[Found]:
+    """Finds each function or class of T5X and its libraries that the user binds, but no value refers to."""
+    program, snapshot = context.program, context.snapshot
+    used = {reference.target for each in program.final.values() for reference in references_in(each.value)}
+    bound: dict[str, list[Binding]] = {}
+    for binding in program.final_bindings:
+        if not program.is_foreign(binding.location.file) and binding.target not in used:
+            bound.setdefault(binding.target, []).append(binding)
+    for target, bindings in bound.items():
+        module = target.rpartition(".")[0]
+        # What its module registers itself gets its bindings from any caller; methods get those of their class.
+        is_plain = bool(parameters_of(target)) and snapshot.module_of(target) == module and target not in ENTRIES
+        if not is_plain or snapshot.mentions(module, "configurable", anywhere=True):
+            continue
+        others = f" and {len(bindings) - 1} more" if bindings[1:] else ""
+        has = "have" if others else "has"
+        yield Found(
+            f"no value refers to {bindings[0].selector}, so {bindings[0]}{others} {has} no effect",
+            bindings[0],
+            f"bind @{bindings[0].selector} where it is needed, or remove what is bound for it",
+        )
