@@ -12,6 +12,7 @@ import gin
 
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.gin.program import ENTRY_POINTS
+from t5x_harness.lint.domains import parameters_of
 
 _SCALARS = (str, int, float, bool)
 
@@ -28,9 +29,21 @@ def misfit(config: GinConfig, key: BindingKey) -> str | None:
     """
     hint, default = _declared(config, key)
     value = config.value(config.owner(key))
-    if hint is None or (value is None and default is None):
+    if hint is None or (value is None and (default is None or _takes_none(key))):
         return None
     return None if _fits(value, hint) else _shown(hint)
+
+
+def is_scalar_as_declared(config: GinConfig, key: BindingKey, value: Any) -> bool:
+    """Returns whether a string or a number is of the very type that its parameter is declared to have."""
+    hint, _ = _declared(config, key)
+    return type(value) in _SCALARS and type(value) in (hint, *typing.get_args(hint))
+
+
+def _takes_none(key: BindingKey) -> bool:
+    """Returns whether T5X takes None for a parameter, which its annotation may leave out."""
+    known = parameters_of(key.selector).get(key.parameter)
+    return known is not None and known.domain.misfit(None, lambda _: None) is None
 
 
 def _declared(config: GinConfig, key: BindingKey) -> tuple[Any, Any]:

@@ -24,6 +24,7 @@ from t5x_harness.resolve.datasets import DataRole
 from t5x_harness.resolve.exceptions import one_line, root_cause
 from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.metric_failures import failure_in_call, failure_of, is_out_of_reach
+from t5x_harness.resolve.pipeline import wrong_metric
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import Sample, read_within
 from t5x_harness.resolve.silent_metrics import shown_value, silent_mistakes
@@ -256,6 +257,10 @@ def _add_outcome(called: MetricCall, run: Resolved, role: DataRole, sample: Samp
         log_traceback(called.error)
         if is_out_of_reach(called.error):
             return "they need the network"
+        if not called.given and (wrong := wrong_metric(sample.task)) is not None:
+            message, fix = wrong
+            report.find("USR01", message, location=run.registrations.place(sample.task.name) or bound_at, fix=fix)
+            return None
         if not called.given and failure_of(called.error)[0] != "SEQ23":
             return f"SeqIO's evaluator cannot be built for the sampled examples: {one_line(root_cause(called.error))}"
         report.add([failure_in_call(called.error, called.given, run, role, sample)], bound_at)
@@ -302,6 +307,6 @@ def _methods(task: seqio.Task) -> Iterator[str]:
     """Yields the methods of the model that a task's metrics need; none if SeqIO cannot call a metric."""
     try:
         asked = {metric.model_output_type for metric in task.metric_objs}
-    except ValueError:  # the evaluator raises it too, and is judged by that
+    except (TypeError, ValueError):  # the evaluator raises it too, and is judged by that
         return
     yield from (_METHODS[kind] for kind in sorted(asked) if kind in _METHODS)

@@ -8,7 +8,7 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -290,6 +290,18 @@ def traced_places(error: BaseException) -> list[CodePlace]:
         if found:
             return [CodePlace(library_path(file), int(line), name, party_of(file)) for file, line, name in found]
     return []
+
+
+def unsortable_keys(error: BaseException) -> str | None:
+    """Describes the keys of several types that could not be sorted, and the variable that has them; None if none."""
+    cause = root_cause(error)
+    if not (isinstance(cause, TypeError) and str(cause).startswith("'<' not supported between instances of ")):
+        return None
+    for frame, _ in reversed(list(traceback.walk_tb(cause.__traceback__))):
+        for name, value in frame.f_locals.items():
+            if isinstance(value, Mapping) and len({type(key) for key in value}) > 1:
+                return f"the keys of {name} are of several types: {', '.join(map(repr, value))}"
+    return None
 
 
 def raised_by_user_code(error: BaseException) -> bool:

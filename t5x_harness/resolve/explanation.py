@@ -32,12 +32,13 @@ from t5x_harness.resolve.exceptions import (
     raised_by_user_code,
     root_cause,
     shown_path,
+    unsortable_keys,
     user_frame,
     users_callee,
 )
 from t5x_harness.resolve.known_errors import reword
 from t5x_harness.resolve.metric_failures import failure_in_stage
-from t5x_harness.resolve.suspects import Suspect, calls, misfits, refused_value, suspects
+from t5x_harness.resolve.suspects import Suspect, calls, evident, misfits, refused_value, suspects
 from t5x_harness.spec import Finding, Location, Severity, Stage
 from t5x_harness.standins.rows import request_in
 from t5x_harness.system.misspelling import closest
@@ -90,7 +91,7 @@ def explain(error: BaseException, stage: Stage, config: GinConfig | None, progra
     # The emulated Google Cloud's proxy does not know which run asked for a host that it refuses.
     refused = any("t5x-harness refuses " in text for text in texts)
     advice = f"; {HOW_TO_ALLOW}" if refused else ""
-    raised = error_text(root_cause(error))
+    raised = _what_was_raised(error)
     if not raised_by_user_code(error) and (callee := users_callee(error)):
         message = f"{callee} is not as its caller needs it: {raised}{found.in_words}"
         return finding("USR01", message, callee.location, f"correct {callee.function}")
@@ -140,21 +141,26 @@ def _unknown(error: BaseException, stage: Stage, config: GinConfig | None, found
     location, culprit = found.location, found.culprit
     if location is None and config is not None:
         location = _line_of_call(calling[0].name if calling else "", config)
-    what = f"{who} stopped with {error_text(root_cause(error)).rstrip('.')}{raised}{by}{found.in_words}{advice}"
+    what = f"{who} stopped with {_what_was_raised(error).rstrip('.')}{raised}{by}{found.in_words}{advice}"
     name = culprit.key.short if culprit else None
     fix = f"correct {name}; the traceback is in the run's log" if name else "see the traceback in the run's log"
     return Finding("RUN01", Severity.ERROR, stage, what, location, fix, name)
+
+
+def _what_was_raised(error: BaseException) -> str:
+    return "; ".join(filter(None, (error_text(root_cause(error)), unsortable_keys(error))))
 
 
 def explain_misfit(error: BaseException, stage: Stage, config: GinConfig) -> Finding | None:
     """Builds the finding for a bound value that the harness's own code cannot use.
 
     Returns:
-      The finding; None if every candidate value is of the type that T5X declares: then the mistake is in the harness.
+      The finding; None if the error gives no evidence of any value of another type than T5X declares: then the mistake
+      is in the harness.
     """
-    wrong, meant = misfits(config), [suspect.key for suspect in suspects(error, config)]
-    ranked = sorted(wrong, key=lambda key: (config.owner(key) not in meant, not config.is_of_user(config.owner(key))))
-    key = next(iter(ranked), None) or refused_value(error, config)
+    wrong, evidence = misfits(config), evident(error, config)
+    likely = (key for owner in evidence for key in wrong if config.owner(key) == owner)
+    key = next(likely, None) or refused_value(error, config)
     if key is None:
         return None
     owner = config.owner(key)

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import seqio
@@ -12,7 +12,7 @@ import tensorflow as tf
 from t5x_harness.resolve.datasets import DataRole, source_dataset
 from t5x_harness.resolve.exceptions import USER, definition_of
 from t5x_harness.spec import Location
-from t5x_harness.upstream.seqio import function_of, preprocess, preprocessors
+from t5x_harness.upstream.seqio import function_of, metric_functions, preprocess, preprocessors
 
 _LONGEST = 40
 
@@ -124,7 +124,16 @@ def wrong_object(task: seqio.Task) -> tuple[str, str] | None:
     Returns:
       A message and the fix; None if there is no such object.
     """
-    for what, given, needed in _objects(task):
+    return _first_of(task, _objects(task))
+
+
+def wrong_metric(task: seqio.Task) -> tuple[str, str] | None:
+    """Finds what SeqIO's evaluator cannot call as a metric function, as :func:`wrong_object` does."""
+    return _first_of(task, _uncalled_metrics(task))
+
+
+def _first_of(task: seqio.Task, wrong: Iterable[tuple[str, Any, str]]) -> tuple[str, str] | None:
+    for what, given, needed in wrong:
         fix = f"call it: {given.__name__}(...)" if isinstance(given, type) else f"give {needed}"
         return f"{what} of task {task.name} is {shown(given)}, not {needed}", fix
     return None
@@ -160,10 +169,21 @@ def _objects(task: seqio.Task) -> Iterator[tuple[str, Any, str]]:
             yield f"the vocabulary of output feature {name}", vocabulary, "an object of a seqio.Vocabulary"
 
 
+def _uncalled_metrics(task: seqio.Task) -> Iterator[tuple[str, Any, str]]:
+    """Yields what stands in the place of metric functions and cannot be called, as :func:`_objects` does."""
+    functions: Any = metric_functions(task)
+    if isinstance(functions, str) or not isinstance(functions, Iterable):
+        yield "metric_fns", functions, "a list of functions"
+        return
+    for number, function in enumerate(functions, start=1):
+        if not callable(function):
+            yield f"metric function {number}", function, "a function"
+
+
 def shown_spec(spec: Any) -> str:
     """Describes the elements of a dataset: names, types and shapes of features, or what is there in their place."""
     if isinstance(spec, Mapping):
-        return ", ".join(f"{name}: {shown_spec(each)}" for name, each in spec.items()) or "no feature"
+        return ", ".join(f"{name or repr(name)}: {shown_spec(each)}" for name, each in spec.items()) or "no feature"
     shape, dtype = getattr(spec, "shape", None), getattr(spec, "dtype", None)
     if not isinstance(shape, tf.TensorShape) or dtype is None:
         return f"a {type(spec).__name__}"
@@ -180,4 +200,6 @@ def shown(value: Any) -> str:
     if value is None:
         return "None"
     text = repr(value)
-    return f"a {type(value).__name__}" + (f", {text}" if len(text) <= _LONGEST and " at 0x" not in text else "")
+    kind = type(value).__name__
+    article = "an" if kind[0] in "aeiou" else "a"
+    return f"{article} {kind}" + (f", {text}" if len(text) <= _LONGEST and " at 0x" not in text else "")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import seqio
 import tensorflow as tf
 
@@ -74,6 +75,9 @@ def example_at_fault(task: seqio.Task, role: DataRole) -> tuple[str, Location | 
     message = f"{which} cannot be preprocessed: {by} raised {error_text(root_cause(error))}"
     if inner is None and part.place is None and (given := build(task, role).given_to(part.name, number)):
         message += f"; {given}"
+    elif shown is not None and number > 1:
+        before = preprocessed(task, role, _only(task, role, reading.count), steps[: number - 1])
+        message += f"; {part.name} is given {_shown(next(iter(before.as_numpy_iterator()), None))}"
     return message, location, f"correct {part.name}, or drop such examples before it"
 
 
@@ -106,7 +110,7 @@ def _read(task: seqio.Task, role: DataRole, steps: Sequence[Any]) -> tuple[Readi
 
 def _shown_if_it_raises_alone(task: seqio.Task, role: DataRole, steps: Sequence[Any], index: int) -> str | None:
     """Preprocesses a single example of the source alone; returns its features in words if this raises."""
-    one = source_dataset(task, role.dataset).skip(index).take(1)
+    one = _only(task, role, index)
     try:
         list(preprocessed(task, role, one, steps).as_numpy_iterator())
     except Exception:  # the same exception again, of any type
@@ -114,13 +118,21 @@ def _shown_if_it_raises_alone(task: seqio.Task, role: DataRole, steps: Sequence[
     return None
 
 
+def _only(task: seqio.Task, role: DataRole, index: int) -> tf.data.Dataset:
+    """Returns a single example of a task's source."""
+    return source_dataset(task, role.dataset).skip(index).take(1)
+
+
 def _shown(example: Any) -> str:
-    """Describes an example by its values, shortened."""
+    """Describes an example by its values, shortened, without the texts that SeqIO keeps beside their tokens."""
     if not isinstance(example, dict):
         return ""
     shown = []
     for name, value in example.items():
-        text = repr(value.decode(errors="replace") if isinstance(value, bytes) else value)
+        if str(name).endswith("_pretokenized"):
+            continue
+        plain = value.decode(errors="replace") if isinstance(value, bytes) else value
+        text = repr(plain.tolist() if isinstance(plain, (np.ndarray, np.generic)) else plain)
         shown.append(f"{name} {text if len(text) <= _LONGEST else f'{text[:_LONGEST]}...'}")
     return ", ".join(shown)
 

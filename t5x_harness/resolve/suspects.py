@@ -13,7 +13,7 @@ import gin
 
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.gin.values import format_value
-from t5x_harness.resolve.declared_types import misfit
+from t5x_harness.resolve.declared_types import is_scalar_as_declared, misfit
 from t5x_harness.resolve.exceptions import (
     FRONT,
     PYTHON,
@@ -46,7 +46,9 @@ _NEAR = 3
 _DEPTH = 12
 """The number of innermost frames that are searched for names of parameters."""
 
-_COMMON = frozenset({"self", "name", "value", "key", "path", "mode", "dtype", "config", "model", "args", "kwargs"})
+_COMMON = frozenset(
+    {"self", "name", "value", "key", "path", "mode", "dtype", "config", "model", "module", "args", "kwargs"}
+)
 """Parameter names that are on too many lines to be evidence."""
 
 _DTYPES = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "int32", "int64"})
@@ -87,22 +89,8 @@ def calls(error: BaseException) -> list[ConfigurableCall]:
 
 def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
     """Returns up to :data:`MOST` bindings that an exception is about, the likeliest first."""
-    evidence = _Evidence(error)
-    weights: dict[BindingKey, float] = {}
-    used_by: dict[BindingKey, BindingKey] = {}
-    for key in config:
-        if key.is_macro:
-            continue
-        owner = config.owner(key)
-        value = config.value(owner)
-        if isinstance(value, str) and value != config.written(owner):
-            value = object()  # equal to nothing, because the harness replaced the user's path with its own
-        weight = evidence.weight(key, value, config)
-        if weight and config.is_of_user(owner):
-            weight += 1
-        if weight > weights.get(owner, 0.0):
-            weights[owner], used_by[owner] = weight, key
-    ranked = sorted((key for key in weights if weights[key] >= _LEAST), key=lambda key: -weights[key])
+    weights, used_by = _weighed(error, config)
+    ranked = _likeliest(weights)
     if ranked and weights[ranked[0]] >= _CONVINCING:
         ranked = [key for key in ranked if weights[key] >= weights[ranked[0]] - _NEAR]
     elif unfit := users_misfits(config):  # a value of the wrong type is stronger evidence than a number
@@ -120,6 +108,11 @@ def misfits(config: GinConfig) -> dict[BindingKey, str]:
     return {key: hint for key, hint in found.items() if hint is not None}
 
 
+def evident(error: BaseException, config: GinConfig) -> list[BindingKey]:
+    """Returns the bindings that an exception's text or failing lines give evidence of, the likeliest first."""
+    return _likeliest(_weighed(error, config)[0])
+
+
 def refused_value(error: BaseException, config: GinConfig) -> BindingKey | None:
     """Returns the binding whose text an operation refused, such as an invalid pattern; None if there is none."""
     if not isinstance(root_cause(error), (ValueError, re.error)):
@@ -133,6 +126,32 @@ def users_misfits(config: GinConfig) -> list[BindingKey]:
     """Returns the user's own bindings whose value is not of the parameter's declared type."""
     owners = dict.fromkeys(config.owner(key) for key in misfits(config))
     return [key for key in owners if config.is_of_user(key)]
+
+
+def _weighed(
+    error: BaseException, config: GinConfig
+) -> tuple[dict[BindingKey, float], Mapping[BindingKey, BindingKey]]:
+    """Returns the weights of the bindings that an exception gives evidence of, and the binding that uses each."""
+    evidence = _Evidence(error)
+    weights: dict[BindingKey, float] = {}
+    used_by: dict[BindingKey, BindingKey] = {}
+    for key in config:
+        if key.is_macro:
+            continue
+        owner = config.owner(key)
+        value = config.value(owner)
+        if isinstance(value, str) and value != config.written(owner):
+            value = object()  # equal to nothing, because the harness replaced the user's path with its own
+        weight = evidence.weight(key, value, config)
+        if weight and config.is_of_user(owner):
+            weight += 1
+        if weight > weights.get(owner, 0.0):
+            weights[owner], used_by[owner] = weight, key
+    return weights, used_by
+
+
+def _likeliest(weights: Mapping[BindingKey, float]) -> list[BindingKey]:
+    return sorted((key for key in weights if weights[key] >= _LEAST), key=lambda key: -weights[key])
 
 
 def _users_code(config: GinConfig) -> list[BindingKey]:
@@ -184,7 +203,7 @@ class _Evidence:
             weight += 8
         elif name in self._words and len(name) > 3 and name not in _COMMON:
             weight += 4
-        typed = _type_name(value) in self._text
+        typed = _type_name(value) in self._text and not is_scalar_as_declared(config, key, value)
         on_line = self._names.get(name.lower(), 0.0)
         if not weight and not typed and (name in _COMMON or not on_line):
             return 0.0
@@ -281,10 +300,11 @@ def _weight_in(value: Any, text: str) -> float:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
+    """Yields the values in a value; of a dict, not the names of features, which any error about data has."""
     if isinstance(value, dict):
-        for pair in value.items():
-            for part in pair:
-                yield from _leaves(part)
+        for name, part in value.items():
+            yield from (each for each in _leaves(name) if not (isinstance(each, str) and each.isidentifier()))
+            yield from _leaves(part)
     elif isinstance(value, (list, tuple, set)):
         for part in value:
             yield from _leaves(part)

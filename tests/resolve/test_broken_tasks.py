@@ -1,7 +1,7 @@
 """Tasks with a part that SeqIO cannot use: which part, where it is, and what it is given."""
 
 import pytest
-from tasks_in_text import READ, STEPS, Find, Resolve, module
+from tasks_in_text import INFER_EVAL, READ, STEPS, Find, Resolve, module
 
 from t5x_harness.findings.rule import trained
 from t5x_harness.spec import Location
@@ -44,6 +44,27 @@ def test_an_object_of_another_kind_is_named_where_the_task_is_registered(
 
 def test_a_class_in_the_place_of_its_object_is_to_be_called(find: Find) -> None:
     assert find("USR01", module((FEATURE, "seqio.Feature(seqio.ByteVocabulary)"))).fix == "call it: ByteVocabulary(...)"
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ("metric_fns=[7]", "metric function 1 of task counting is an int, 7, not a function"),
+        ("metric_fns='exact'", "metric_fns of task counting is a str, 'exact', not a list of functions"),
+    ],
+)
+def test_a_metric_that_cannot_be_called_is_named_where_the_task_is_registered(
+    find: Find, new: str, message: str
+) -> None:
+    files = module(("metric_fns=[exact]", new))
+    error = find("USR01", files, gin=trained(INFER_EVAL))
+    assert error.message == message
+    assert error.location == registered(files)
+
+
+def test_keys_that_cannot_be_sorted_are_shown(find: Find) -> None:
+    error = find("USR01", module(("'inputs': FEATURE", "b'inputs': FEATURE")))
+    assert error.message.endswith("; the keys of output_features are of several types: b'inputs', 'targets'")
 
 
 def test_a_source_that_returns_no_dataset(find: Find) -> None:

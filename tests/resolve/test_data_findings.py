@@ -91,6 +91,12 @@ def test_a_split_that_no_task_has_leaves_nothing_to_evaluate(resolve: Resolve) -
     assert theirs.severity is Severity.WARNING, "T5X's own config names the split"
 
 
+def test_names_of_splits_may_be_of_any_type(resolve: Resolve) -> None:
+    gin = trained(INFER_EVAL, "train_script.train.train_eval_dataset_cfg = None")
+    warning = of(resolve(gin, module(("('train', 'validation')", "(None, 'train')"))), "SEQ18")
+    assert "task counting has no split 'validation' (it has: None, train)" in warning.message
+
+
 def test_inference_during_training_on_a_split_that_no_task_has(resolve: Resolve) -> None:
     gin = trained(INFER_EVAL, "train_script.train.train_eval_dataset_cfg = None")
     result = resolve(gin, WITHOUT_VALIDATION)
@@ -270,7 +276,7 @@ def test_the_vocabulary_of_a_language_models_task_is_compared_too(find: Find) ->
         ("{'inputs': FEATURE, 'targets': FEATURE}", "{'targets': FEATURE}"),
         ("FEATURE = seqio.Feature(seqio.ByteVocabulary())", "FEATURE = seqio.Feature(seqio.ByteVocabulary(7))"),
     )
-    assert "feature targets of task counting uses ByteVocabulary (266 ids, 7 extra)" in find("SEQ09", files).message
+    assert "of task counting (counting.py:15) uses ByteVocabulary (266 ids, 7 extra)" in find("SEQ09", files).message
 
 
 def test_vocabularies_that_the_config_does_not_have_compared_are_a_warning(resolve: Resolve) -> None:
@@ -395,7 +401,7 @@ def test_vocabularies_that_cannot_be_read_are_reported_once_and_without_a_claim(
     files = module(("seqio.ByteVocabulary()", "seqio.SentencePieceVocabulary('gs://ours/two_32k.model')"))
     result = resolve(in_bucket("one_32k", 32_000), files)
     assert of(result, "SEQ09").message == (
-        "feature inputs of task counting and 1 more use SentencePieceVocabulary (32000 ids, "
+        "feature inputs of task counting (counting.py:15) and 1 more use SentencePieceVocabulary (32000 ids, "
         "gs://ours/two_32k.model), the model SentencePieceVocabulary (32000 ids, gs://ours/one_32k.model); their files "
         "cannot be read here, so whether their pieces are the same is not known"
     )
@@ -404,15 +410,16 @@ def test_vocabularies_that_cannot_be_read_are_reported_once_and_without_a_claim(
 
 def test_vocabularies_of_two_kinds_are_different_whatever_their_files_hold(find: Find) -> None:
     assert find("SEQ09", module(), gin=in_bucket("one_32k", 32_000)).message == (
-        "feature inputs of task counting and 1 more use ByteVocabulary (259 ids), the model SentencePieceVocabulary "
-        "(32000 ids, gs://ours/one_32k.model)"
+        "feature inputs of task counting (counting.py:15) and 1 more use ByteVocabulary (259 ids), the model "
+        "SentencePieceVocabulary (32000 ids, gs://ours/one_32k.model)"
     )
 
 
 def test_an_empty_split_that_the_user_did_not_choose_is_reported_at_the_task(find: Find) -> None:
     files = module((READ, f"{READ}.repeat(99).filter(lambda _: split == 'train')"))
     error = find("SEQ36", files)
-    assert error.message == "task counting has no example in split 'validation'"
+    assert error.message == "task counting has no example in split 'validation': examples in counting.py:5 gives none"
+    assert error.fix == "correct examples"
     assert error.location == registered(files)
 
 
@@ -444,9 +451,20 @@ def test_the_example_that_cannot_be_preprocessed_is_found_and_shown(resolve: Res
     assert errors[0].message == (
         "example 333 of task counting train (inputs 'one two', targets '1 2', number 'n/a') cannot be preprocessed: "
         f"numbers in counting.py:{line} raised InvalidArgumentError: StringToNumberOp could not correctly convert "
-        "string: n/a"
+        "string: n/a; numbers is given inputs [114, 113, 104, 35, 119, 122, 114, 1], targets [52, 35, 53, 1], number "
+        "'n/a'"
     )
     assert errors[0].fix == "correct numbers, or drop such examples before it"
+
+
+def test_an_example_is_shown_as_the_preprocessor_at_fault_is_given_it(resolve: Resolve) -> None:
+    renamed = "[functools.partial(seqio.preprocessors.rekey, key_map={'inputs': 'number', 'number': 'inputs', "
+    steps = f"{renamed}'targets': 'targets'}}), numbers, seqio.preprocessors.tokenize"
+    files = module((READ, ROWS), ("[seqio.preprocessors.tokenize", steps), ("seqio.Task", f"{NUMBERS}seqio.Task"))
+    files = {name: f"import functools\n{text}" for name, text in files.items()}
+    error = next(f for f in resolve(trained(), files).findings if f.code == "USR01")
+    assert error.message.startswith("example 0 of task counting train (inputs 'one two', targets '1 2', number '1') ")
+    assert error.message.endswith("; numbers is given inputs '1', number 'one two', targets '1 2'")
 
 
 def test_what_is_left_of_a_split_is_counted(resolve: Resolve) -> None:

@@ -1,6 +1,6 @@
-"""The bindings that an exception is about, with configurables of this file in place of T5X's. Needs only gin."""
+"""The bindings that an exception is about, with configurables of this file in place of T5X's."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,9 @@ from tasks_in_text import raised
 
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.gin.reader import read
-from t5x_harness.resolve.suspects import suspects
-from t5x_harness.spec import Mode, RunSpec
+from t5x_harness.resolve.explanation import explain_misfit
+from t5x_harness.resolve.suspects import misfits, suspects
+from t5x_harness.spec import Mode, RunSpec, Stage
 
 Parse = Callable[[str], GinConfig]
 
@@ -28,8 +29,10 @@ class Saving:
 class Reading:
     """Settings for reading data."""
 
-    def __init__(self, batch_size: int = 8, width: int = 8) -> None:
-        self.batch_size, self.width = batch_size, width
+    def __init__(
+        self, batch_size: int = 8, width: int = 8, lengths: Mapping[str, int] | None = None, split: str = "train"
+    ) -> None:
+        self.batch_size, self.width, self.lengths, self.split = batch_size, width, lengths, split
 
 
 @pytest.fixture
@@ -65,3 +68,33 @@ def test_a_negative_number_is_what_a_refusal_of_negative_numbers_is_about(parse:
     config = parse(f"{__name__}.Reading.width = 7\n{__name__}.Reading.batch_size = -16\n")
     found = suspects(raised(lambda: refuse(text)), config)[0]
     assert (found.key.parameter, found.is_convincing) == ("batch_size", True)
+
+
+def test_a_value_of_another_type_is_blamed_only_if_the_error_gives_evidence(parse: Parse) -> None:
+    config = parse(f"{__name__}.Reading.batch_size = 'many'\n")
+    unrelated = raised(lambda: ", ".join([None]))  # type: ignore[list-item]
+    assert explain_misfit(unrelated, Stage.RESOLVE, config) is None
+    finding = explain_misfit(raised(lambda: int("many")), Stage.RESOLVE, config)
+    assert finding is not None
+    assert finding.binding == "test_suspects.Reading.batch_size"
+
+
+def test_the_names_of_features_are_no_evidence(parse: Parse) -> None:
+    config = parse(f"{__name__}.Reading.lengths = {{'inputs': 32}}\n")
+    assert suspects(raised(lambda: refuse("Tensors in list passed to 'inputs' of 'StringJoin' Op")), config) == []
+
+
+def test_none_where_t5x_takes_it_is_no_mistake_though_the_annotation_leaves_it_out(parse: Parse) -> None:
+    imports = "from __gin__ import dynamic_registration\nfrom t5x import utils\n"
+    config = parse(f"{imports}utils.DatasetConfig.task_feature_lengths = None\n")
+    assert misfits(config) == {}
+
+
+def test_a_text_where_one_belongs_is_not_what_an_error_about_texts_means(parse: Parse) -> None:
+    config = parse(f"{__name__}.Reading.split = 'validation'\n")
+
+    def read(split: str) -> None:
+        refuse("'<' not supported between instances of 'str' and 'bytes'" if split else "")
+
+    split = "train"
+    assert suspects(raised(lambda: read(split=split)), config) == []

@@ -85,8 +85,10 @@ def no_examples(run: Resolved) -> Iterator[Found]:
 
 def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity] | None:
     """Returns what is wrong with the number of examples, the fix, and how bad it is; None if nothing is."""
+    from t5x_harness.resolve.pipeline import Part
     from t5x_harness.resolve.samples import SOURCE_EXAMPLES
     from t5x_harness.standins.sources import declared_size
+    from t5x_harness.upstream.seqio import function_of
 
     task, split, count = sample.task, sample.split, sample.count
     filters = "check the source's files and filters"
@@ -94,7 +96,13 @@ def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, S
         return None
     if not count:
         among = "" if sample.ended else f" among the first {SOURCE_EXAMPLES:,} of its source"
-        return f"task {task.name} has no example in split {split!r}{among}", filters, Severity.ERROR
+        problem = f"task {task.name} has no example in split {split!r}{among}"
+        if sample.source_size == 0 and (source := function_of(task.source)) is not None:
+            part = Part.of(source)
+            return f"{problem}: {part} gives none", f"correct {part.name}", Severity.ERROR
+        if sample.source_size:
+            problem += f": its preprocessors drop all {sample.source_size:,} of its source"
+        return problem, filters, Severity.ERROR
     declared = None if role.dataset.use_cached else declared_size(task, split)
     problem = f"split {split!r} of task {task.name} "
     if declared and sample.source_size is not None and sample.source_size < _HALF * declared:

@@ -56,14 +56,15 @@ def _fatal(run: Resolved) -> Iterator[Found]:
 
 
 def _what(role: DataRole, task: Any) -> str:
-    return f"task {task.name} has no split {role.dataset.split!r} (it has: {', '.join(task.splits) or 'none'})"
+    has = ", ".join(map(str, task.splits)) or "none"  # a name can be of any type
+    return f"task {task.name} has no split {role.dataset.split!r} (it has: {has})"
 
 
 def _fix(role: DataRole, task: Any, without: str = "") -> str:
     whole = role.dataset.split.split("[")[0]
     if whole in task.splits:
         return f"use {whole!r}: only whole splits can be read here"
-    close = closest(role.dataset.split, task.splits)
+    close = closest(role.dataset.split, (name for name in task.splits if isinstance(name, str)))
     return f"use {close!r}" if close else f"choose a split that it has{without}"
 
 

@@ -47,8 +47,11 @@ def different_vocabularies(run: Resolved) -> Iterator[Found]:
     for (of_task, of_model), users in different.items():
         role, task_name, name, vocabulary, model_s = users[0]
         more = len(dict.fromkeys(user[1:3] for user in users)) - 1
+        place = run.registrations.place(task_name)
+        registered = f" ({place})" if place else ""
+        use = f" and {more} more use" if more else " uses"
         yield Found(
-            f"feature {name} of task {task_name}{f' and {more} more use' if more else ' uses'} {of_task}, the "
+            f"feature {name} of task {task_name}{registered}{use} {of_task}, the "
             f"model {of_model}{_but(run, vocabulary, model_s)}",
             macro if run.config.is_bound(macro) else role.key(run.config, "mixture_or_task_name"),
             f"give the model the task's vocabulary{_as_bindings(vocabulary, model_s)}",
