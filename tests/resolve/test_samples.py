@@ -189,7 +189,7 @@ def test_the_preprocessor_that_raises_is_found_among_others() -> None:
         return dataset.map(lambda e: e)
 
     found = example_at_fault(task_of(lambda: numbers(100), strict, last), role())
-    assert found[0].startswith("example 41 of task sampled train (targets array([41]")
+    assert found[0].startswith("example 41 of task sampled train (targets [41]")
     assert ") cannot be preprocessed: strict in " in found[0]
     assert found[2] == "correct strict, or drop such examples before it"
     behind = example_at_fault(task_of(lambda: numbers(100), odd, strict, last), role())
