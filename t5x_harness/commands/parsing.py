@@ -33,7 +33,7 @@ class _Checked(argparse.Action):
     ) -> None:
         """Checks the words, and keeps them."""
         if self.nargs != argparse.REMAINDER:  # another program's words
-            for word in values if isinstance(values, list | tuple) and values else [values]:
+            for word in values if isinstance(values, list) and values else [values]:
                 self._check(word, option_string)
         if option_string is None:
             setattr(namespace, self.dest, values)
@@ -52,7 +52,11 @@ class _Checked(argparse.Action):
         setattr(namespace, self.dest, values)
 
     def _check(self, word: Any, option_string: str | None) -> None:
-        text = "" if word == () else os.fspath(word) if isinstance(word, Path) else word
+        is_parsed = isinstance(word, tuple) and bool(word)  # a part, such as the command of an image, may be empty
+        for part in filter(None, word) if is_parsed else ["" if word == () else word]:
+            self._check_text(os.fspath(part) if isinstance(part, Path) else part, option_string)
+
+    def _check_text(self, text: Any, option_string: str | None) -> None:
         if not isinstance(text, str) or (not text and option_string is None):
             return
         try:

@@ -28,7 +28,8 @@ def platforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
         "PYTHONPATH", os.pathsep.join(filter(None, [f"{tmp_path}/modules", os.environ.get("PYTHONPATH")]))
     )
     monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    for name in ("JAX_PLATFORMS", "TPU_LIBRARY_PATH"):  # JAX sets the latter where it is imported
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: str) -> set[str]:

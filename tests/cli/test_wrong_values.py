@@ -60,6 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pyproject.toml").touch()
     for name in ("T5X_HARNESS_VERTEX", "T5X_HARNESS_GCS_ROOT", "STORAGE_EMULATOR_HOST"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")  # some commands set it, which must end with the test
 
     def begin(*_args: Any, **_kwargs: Any) -> Any:
         raise Began

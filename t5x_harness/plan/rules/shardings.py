@@ -298,6 +298,6 @@ MOD02 = Rule(
     "model's type that JAX does not know",
     name="UnknownType",
     why="The model raises `data type … not understood` when T5X makes the train state, after it built the datasets.",
-    bad=training("network.T5Config.dtype = 'mixed'", at="network.T5Config.dtype"),
-    good=training("network.T5Config.dtype = 'bfloat16'"),
+    bad=training("network.T5Config.dtype = '<f5'", at="network.T5Config.dtype"),
+    good=training("network.T5Config.dtype = '<f4'"),
 )

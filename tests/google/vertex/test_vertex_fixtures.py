@@ -204,8 +204,8 @@ def test_exec_runs_jobs_of_images_that_commands_stand_for_which_wait_and_meet_fa
 )
 def test_a_state_that_cannot_be_had_is_said(tmp_path: Path, words: str) -> None:
     done = _run(*words.split(), folder=tmp_path)
-    assert done.returncode != 0
-    assert "'nowhere:' is not a state: use memory:, fakeredis: or redis://HOST:PORT/DB" in done.stderr
+    assert done.returncode == 2
+    assert "argument --vertex-state: memory:, fakeredis: or redis://HOST:PORT/DB, not 'nowhere:'" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -213,7 +213,10 @@ def test_a_state_that_cannot_be_had_is_said(tmp_path: Path, words: str) -> None:
     ("words", "message"),
     [
         ("serve --vertex-image=nothing", "--vertex-image: a glob and a command with = between them, not 'nothing'"),
-        ("exec --vertex-pending=soon -- true", "--vertex-pending: a number of seconds of at least 0, not 'soon'"),
+        (
+            "exec --vertex-pending=soon -- true",
+            "--vertex-pending: a number of seconds from 0 to 2147483647, not 'soon'",
+        ),
         (
             "serve --vertex-fault=crash:train",
             "--vertex-fault: 'crash:train': there is no fault 'crash'; there are fail, stall, preempt",
