@@ -29,7 +29,7 @@ def misfit(config: GinConfig, key: BindingKey) -> str | None:
     """
     hint, default = _declared(config, key)
     value = config.value(config.owner(key))
-    if hint is None or (value is None and (default is None or _takes_none(key))):
+    if hint is None or (value is None and default is None):
         return None
     return None if _fits(value, hint) else _shown(hint)
 
@@ -40,8 +40,8 @@ def is_scalar_as_declared(config: GinConfig, key: BindingKey, value: Any) -> boo
     return type(value) in _SCALARS and type(value) in (hint, *typing.get_args(hint))
 
 
-def _takes_none(key: BindingKey) -> bool:
-    """Returns whether T5X takes None for a parameter, which its annotation may leave out."""
+def takes_none(key: BindingKey) -> bool:
+    """Returns whether T5X takes None for a parameter in some run, which its annotation may leave out."""
     known = parameters_of(key.selector).get(key.parameter)
     return known is not None and known.domain.misfit(None, lambda _: None) is None
 

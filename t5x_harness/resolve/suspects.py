@@ -13,7 +13,7 @@ import gin
 
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.gin.values import format_value
-from t5x_harness.resolve.declared_types import is_scalar_as_declared, misfit
+from t5x_harness.resolve.declared_types import is_scalar_as_declared, misfit, takes_none
 from t5x_harness.resolve.exceptions import (
     FRONT,
     PYTHON,
@@ -23,6 +23,7 @@ from t5x_harness.resolve.exceptions import (
     is_users,
     one_line,
     party_of,
+    passed_through_t5x,
     root_cause,
 )
 from t5x_harness.spec import Location
@@ -93,7 +94,7 @@ def suspects(error: BaseException, config: GinConfig) -> list[Suspect]:
     ranked = _likeliest(weights)
     if ranked and weights[ranked[0]] >= _CONVINCING:
         ranked = [key for key in ranked if weights[key] >= weights[ranked[0]] - _NEAR]
-    elif unfit := users_misfits(config):  # a value of the wrong type is stronger evidence than a number
+    elif unfit := _likely_misfits(error, config):  # a value of the wrong type is stronger evidence than a number
         ranked = [*unfit, *(key for key in ranked if key not in unfit)]
         weights |= dict.fromkeys(unfit, _CONVINCING if len(unfit) == 1 else _PLACE)
     elif not ranked:  # without evidence, the user's code is likelier to be wrong than T5X's
@@ -126,6 +127,15 @@ def users_misfits(config: GinConfig) -> list[BindingKey]:
     """Returns the user's own bindings whose value is not of the parameter's declared type."""
     owners = dict.fromkeys(config.owner(key) for key in misfits(config))
     return [key for key in owners if config.is_of_user(key)]
+
+
+def _likely_misfits(error: BaseException, config: GinConfig) -> list[BindingKey]:
+    """Returns the user's misfits; None that T5X takes in some run is one only if T5X was running."""
+    found = users_misfits(config)
+    if passed_through_t5x(error):
+        return found
+    doubtful = {config.owner(key) for key in misfits(config) if takes_none(key)}
+    return [key for key in found if key not in doubtful or config.value(key) is not None]
 
 
 def _weighed(
