@@ -37,6 +37,8 @@ class CheckpointFit:
       from_scratch: the missing arrays, if the config fills them with new values (``fallback_to_scratch``).
       left_out: the checkpoint's parameters that the model does not have.
       unwanted: the parameters for which the checkpoint holds an optimizer's state and the train state holds None.
+      is_restored: whether T5X restores the arrays whose shapes differ: it does not compare those of the optimizer's
+        state in orbax layout, nor in the msgpack file of its older one.
       same: the number of arrays that agree.
       bad_map: T5X's reason why the assignment_map cannot be applied; None if it can.
       damage: the reason why the checkpoint cannot be read; if there is one, everything else is empty.
@@ -49,6 +51,7 @@ class CheckpointFit:
     from_scratch: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
     unwanted: tuple[str, ...] = ()
+    is_restored: bool = False
     same: int = 0
     bad_map: str | None = None
     damage: str | None = None
@@ -209,10 +212,12 @@ def _compare(restore: Any, tree: StoredTree, stored: Mapping[str, StoredArray], 
     ordered = sorted(ours, key=lambda name: not name.startswith(_TARGET))
     missing = tuple(name for name in ordered if name not in stored)
     different = tuple((n, stored[n].shape, ours[n]) for n in ordered if n in stored and stored[n].shape != ours[n])
+    is_orbax = tree.layout is StoredLayout.ORBAX
     filled = getattr(restore, "fallback_to_scratch", False)
     return CheckpointFit(
         tree=tree,
         different=different,
+        is_restored=all(not n.startswith(_TARGET) and (is_orbax or stored[n].is_in_file) for n, _, _ in different),
         missing=() if filled else missing,
         from_scratch=missing if filled else (),
         left_out=tuple(name for name in stored if name.startswith(_TARGET) and name not in ours),

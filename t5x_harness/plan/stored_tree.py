@@ -48,10 +48,17 @@ class StoredLayout(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class StoredArray:
-    """One array of a checkpoint: dimensions, and the element type's name such as ``float32``."""
+    """One array of a checkpoint.
+
+    Attributes:
+      shape: the dimensions.
+      dtype: the element type's name such as ``float32``.
+      is_in_file: whether it is in the msgpack file of T5X's older layout itself, as small arrays of its optimizer are.
+    """
 
     shape: tuple[int, ...]
     dtype: str
+    is_in_file: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,7 +160,7 @@ def _msgpack(folder: epath.Path) -> dict[str, StoredArray]:
             dtype = value.get("dtype") or np.dtype(metadata["dtype"]).name  # zarr itself writes types as <f4
             found[name] = StoredArray(tuple(metadata["shape"]), dtype)
         elif _is_array(value):
-            found[name] = StoredArray(tuple(value.shape), str(value.dtype))
+            found[name] = StoredArray(tuple(value.shape), str(value.dtype), is_in_file=True)
     return found
 
 

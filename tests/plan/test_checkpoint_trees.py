@@ -107,6 +107,17 @@ def test_another_shape_is_named_parameters_first() -> None:
     assert not found.fits
 
 
+@pytest.mark.parametrize("apart", [False, True])
+def test_t5x_compares_the_shape_of_state_that_has_a_folder_of_its_own(tmp_path: Path, apart: bool) -> None:
+    folder, state = tmp_path / "checkpoint_4", "state/param_states/scale/v"
+    arrays = {"target/scale": np.ones(8, np.float32), state: np.ones(1, np.float32)}
+    write_legacy_checkpoint(folder, arrays, {"target/scale", *([state] if apart else [])})
+    start = StartPoint(path="x", checkpoint=str(folder), reachable=True, restore=restore())
+    found = compare(start, shapes({"target/scale": (8,), state: (8,)}))
+    assert found.different == ((state, (1,), (8,)),)
+    assert found.is_restored is not apart
+
+
 def test_what_the_checkpoint_lacks_is_missing_and_what_it_has_more_is_left_out() -> None:
     found = fit(model(**{"target/new/kernel": (2, 2), EMBEDDING: None}))
     assert found.missing == ("target/new/kernel",)

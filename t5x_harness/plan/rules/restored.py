@@ -82,15 +82,13 @@ def other_shapes(plan: Planned) -> Iterator[Found]:
     if fit is None or not fit.different or fit.vocabulary_sizes:
         return
     path, stored, ours = fit.different[0]
-    # Orbax restores optimizer state of any shape; it is not known what the optimizer then does with it.
-    parameters = any(name.startswith("target/") for name, _, _ in fit.different)
-    unchecked = not parameters and fit.tree is not None and fit.tree.layout == "orbax"
     yield Found(
         f"{path} is {stored} in the checkpoint {plan.start.checkpoint} and {ours} in the model"
         f"{_more(len(fit.different) - 1, 'differ', fit.why_shapes_differ)}",
         plan.start.key,
         _other_checkpoint(plan, "of this model's size, or the model of the checkpoint's"),
-        severity=Severity.WARNING if unchecked else Severity.ERROR,
+        # What the optimizer does with its state in another shape is not known.
+        severity=Severity.WARNING if fit.is_restored else Severity.ERROR,
     )
 
 
