@@ -47,6 +47,9 @@ _NEAR = 3
 _DEPTH = 12
 """The number of innermost frames that are searched for names of parameters."""
 
+_BOUND = re.compile(r"(?:>=?|greater than(?: or equal to)?|at least) ?-?\d+")
+"""A number that an error says a value must reach, which is not the value."""
+
 _COMMON = frozenset(
     {"self", "name", "value", "key", "path", "mode", "dtype", "config", "model", "module", "args", "kwargs"}
 )
@@ -296,13 +299,17 @@ def _weight_in(value: Any, text: str) -> float:
             return 6.0
         if value in _DTYPES:  # JAX names the dtypes of its arrays
             return 0.0
-        return 4.0 if len(value) > 2 and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text) else 0.0
+        # A module or file of that name is something else.
+        return 4.0 if len(value) > 2 and re.search(rf"(?<!\w){re.escape(value)}(?!\w|\.\w)", text) else 0.0
     if isinstance(value, (int, float)):
         if not value and re.search(r"\b(?:division|modulo) by zero\b", text):
             return 5.0 if isinstance(value, int) or "float" in text else 0.0
-        if not re.search(rf"(?<![\w.-]){re.escape(str(value))}(?![\w.]*\d)", text):
+        if not re.search(rf"(?<![\w.-]){re.escape(str(value))}(?![\w.]*\d)", _BOUND.sub("", text)):
             return 0.0
-        if value <= 0 and re.search(r"\b(?:positive|(?:non-?)?negative|greater than|at least)\b|> ?=? ?[01]\b", text):
+        may_be_zero = re.search(r"\bnon-?negative\b|(?:>=|at least) ?0\b", text)
+        if (value < 0 or (value == 0 and not may_be_zero)) and re.search(
+            r"\b(?:positive|(?:non-?)?negative|greater than|at least)\b|> ?=? ?[01]\b", text
+        ):
             return 5.5
         digits = len(str(value))  # a short number occurs in many texts
         return 5.0 if digits > 3 else 3.5 if digits > 1 else 2.0

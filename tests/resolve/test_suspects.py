@@ -98,3 +98,15 @@ def test_a_text_where_one_belongs_is_not_what_an_error_about_texts_means(parse: 
 
     split = "train"
     assert suspects(raised(lambda: read(split=split)), config) == []
+
+
+def test_the_least_that_a_number_must_be_is_not_the_number(parse: Parse) -> None:
+    config = parse(f"{__name__}.Reading.width = 0\n")
+    assert suspects(raised(lambda: refuse("Fill dimensions must be >= 0, got input[1] = -2")), config) == []
+    (suspect,) = suspects(raised(lambda: refuse("the size must be > 0, got 0")), config)
+    assert suspect.is_convincing
+
+
+def test_a_file_of_the_same_name_is_not_a_text(parse: Parse) -> None:
+    config = parse(f"{__name__}.Reading.split = 'reviews'\n")
+    assert suspects(raised(lambda: refuse("no keyword arguments, in reviews.py, line 23")), config) == []
