@@ -19,6 +19,7 @@ _NUMBER = f"{_PARTITIONER}.num_partitions"
 _SUBMESH = f"{_PARTITIONER}.model_parallel_submesh"
 _RULES = f"{_PARTITIONER}.logical_axis_rules"
 _STANDARD = "partitioning.standard_logical_axis_rules"
+_OF_BATCH = ("BATCH_SIZE", "batch_size", "utils.DatasetConfig.batch_size")
 
 _AXES = (
     *(("batch", "data"), ("vocab", "model"), ("embed", None), ("mlp", "model"), ("heads", "model"), ("kv", None)),
@@ -36,7 +37,7 @@ def of_meshes(case: Case, program: GinProgram) -> Iterator[Mutant]:
       program: its statements, in which the sizes of its model are.
     """
     for each in _SLICES:
-        yield _on(case, each, "slice", (), ("BATCH_SIZE", "batch_size", "num_partitions"))
+        yield _on(case, each, "slice", (), (*_OF_BATCH, "num_partitions"))
         yield from _partitions(case, each)
         yield from _submeshes(case, each)
         yield from _batches(case, each)
@@ -78,11 +79,11 @@ def _batches(case: Case, slice_: Slice) -> Iterator[Mutant]:
     devices = slice_.num_devices
     for size, tile in itertools.product((1, 2, 3, devices - 1, devices // 2, 2 * devices), (1, slice_.topology[0])):
         lines = (f"{_SUBMESH} = ({tile}, 1, 1, 1)", _batch(case, size))
-        yield _on(case, slice_, "batch", lines, ("BATCH_SIZE", "batch_size", "utils.DatasetConfig.batch_size"))
+        yield _on(case, slice_, "batch", lines, (*_OF_BATCH, _SUBMESH, "submesh"))
     if case.mode is Mode.TRAIN:
         for parts in (2, 3, devices, 2 * devices):
             lines = (f"{_SUBMESH} = (1, 1, 1, 1)", _batch(case, devices), f"trainer.Trainer.num_microbatches = {parts}")
-            yield _on(case, slice_, "microbatches", lines, ("num_microbatches",))
+            yield _on(case, slice_, "microbatches", lines, ("num_microbatches", *_OF_BATCH, _SUBMESH, "submesh"))
 
 
 def _batch(case: Case, size: int) -> str:

@@ -29,6 +29,13 @@ class Source:
         while (node := self._above.get(node, self.tree)) is not self.tree:
             yield node
 
+    def readers(self, statement: ast.AST) -> list[str]:
+        """Returns the names of the functions that read the constant that a statement of the module defines."""
+        targets = statement.targets if isinstance(statement, ast.Assign) and statement in self.tree.body else ()
+        constants = {target.id for target in targets if isinstance(target, ast.Name)}
+        functions = [each for each in self.tree.body if isinstance(each, ast.FunctionDef)]
+        return [f.name for f in functions if any(getattr(n, "id", None) in constants for n in ast.walk(f))]
+
     def line(self, node: ast.AST) -> int:
         """Returns the line where a part of the tree begins; for a function, that of its first decorator."""
         return self._text.count("\n", 0, self._span(node)[0]) + 1

@@ -40,6 +40,7 @@ def _mutant(case: Case, file: str, source: Source, mutation: Mutation, text: str
     # Python reports a mistake in a statement of several lines at its first line.
     statement = next((each for each in around if isinstance(each, ast.stmt)), node)
     functions = [each.name for each in around if isinstance(each, ast.FunctionDef)]
+    functions += source.readers(statement)
     near = (statement, *(each for each in around[:2] if hasattr(each, "lineno")))
     places = [f"{file}:{line}" for line in sorted(set(map(source.line, near)))]
     names = [name for name in (*mutation.names, *functions) if len(name) >= _SHORTEST]

@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from t5x_harness.spec import Edit
-from t5x_harness.system.secrets import mask_text, masked_binding
+from t5x_harness.system.secrets import MASK, mask_text, masked_binding
 
 Value = TypeVar("Value")
+
+_KEY_BEGINS, _KEY_ENDS = "PRIVATE KEY-----", "-----END"
+_KEY_LINE = re.compile(r"(?:[A-Za-z0-9+/=]{16,}|[A-Za-z0-9+/]+==?)\s*\Z")
 
 _LINE_END = re.compile("\r\n?")
 _COMMAND = re.compile(r"(?<!\S):(?=:|\Z)|(?<=#)#(?=\w*\[)")
@@ -41,6 +44,20 @@ def printable(value: Value) -> Value:
     """
     cleaned: Any = _cleaned(value, _text)
     return cleaned  # type: ignore[no-any-return]
+
+
+class PrintableLines:
+    """Makes lines printable that arrive one by one; a private key whose lines follow each other is masked, too."""
+
+    def __init__(self) -> None:
+        self._is_in_key = False
+
+    def __call__(self, line: str) -> str:
+        """Returns the next line as it may be shown."""
+        begins, ends = _KEY_BEGINS in line, _KEY_ENDS in line
+        shown = _KEY_LINE.sub(MASK, line) if self._is_in_key and not ends else line
+        self._is_in_key = (begins or shown != line) and not ends
+        return printable(shown)
 
 
 def without_secrets(value: Value) -> Value:

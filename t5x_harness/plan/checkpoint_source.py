@@ -236,6 +236,7 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
         if found:
             return dataclasses.replace(
                 start,
+                problem=_renamed(path, found[-1]),
                 path=path,
                 step=step_of(found[-1]),
                 checkpoint=found[-1],
@@ -247,6 +248,18 @@ def _latest(start: StartPoint, paths: Sequence[str], mode: Mode) -> StartPoint:
     if mode is not Mode.TRAIN:
         return start
     return dataclasses.replace(start, path=None, why=f"there is no checkpoint in {paths[0]}")
+
+
+def _renamed(folder: str, checkpoint: str) -> CheckpointProblem | None:
+    """Finds CKP04: a step written with a 0 in front, which T5X lists, and then looks for without it."""
+    if epath.Path(on_disk(checkpoint)).exists():
+        return None
+    spelt = re.compile(f"{_PREFIX}0+{step_of(checkpoint)}")
+    written = next((path.name for path in Path(on_disk(folder)).iterdir() if spelt.fullmatch(path.name)), None)
+    if written is None:
+        return None
+    message = f"T5X takes step {step_of(checkpoint)} from {written} in {folder}, and looks for {checkpoint}"
+    return CheckpointProblem("CKP04", message, f"rename {written} to {os.path.basename(checkpoint)}")
 
 
 def _no_folder(path: str, mode: str) -> CheckpointProblem:

@@ -8,7 +8,7 @@ from typing import Any
 
 from t5x_harness.buckets.addresses import GS
 from t5x_harness.buckets.folders import Folder, StagedFile, StorageError
-from t5x_harness.findings.printable import printable
+from t5x_harness.findings.printable import PrintableLines, printable
 from t5x_harness.promotion.marker import ResourcesError
 from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.settings import NOT_SENT, PromotionSettings
@@ -96,6 +96,7 @@ class JobWatch:
         self._on_progress = on_progress
         self._stage = stage
         self._say = say
+        self._printable = PrintableLines()
         self._note = ""
         self._steps = Steps()
 
@@ -109,7 +110,7 @@ class JobWatch:
         with self._log.open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
         if self._say is not None:
-            self._say(printable(str(line)))
+            self._say(self._printable(str(line)))
         if self._steps.read(line.text):
             self._tell()
 

@@ -14,6 +14,8 @@ from t5x_harness.resolve.exceptions import USER, definition_of
 from t5x_harness.spec import Location
 from t5x_harness.upstream.seqio import function_of, metric_functions, preprocess, preprocessors
 
+CHECK_SOURCE = "check the source's files and filters"
+
 _LONGEST = 40
 
 
@@ -35,23 +37,37 @@ class Part:
     Attributes:
       name: its name; "a lambda" for one without a name.
       place: the line where the user defines it; None for a library's.
+      call: the name with the arguments that a partial gives it.
     """
 
     name: str
     place: Location | None
+    call: str
 
     @classmethod
     def of(cls, function: Any) -> "Part":
         """Looks through any partials and decorators."""
+        given: list[str] = []
         while hasattr(function, "func"):  # partials have it
+            given += [f"{name}={_short(value)}" for name, value in getattr(function, "keywords", {}).items()]
             function = function.func
         name = getattr(inspect.unwrap(function), "__name__", type(function).__name__)
         found = definition_of(function)
         place = found.location if found is not None and found.party == USER else None
-        return cls("a lambda" if name == "<lambda>" else name, place)
+        name = "a lambda" if name == "<lambda>" else name
+        return cls(name, place, f"{name}({', '.join(given)})" if given else name)
 
     def __str__(self) -> str:
         return f"{self.name} in {self.place}" if self.place else self.name
+
+
+def of_nothing(task: seqio.Task) -> tuple[str, str]:
+    """Returns which function of a source gives no example, as the end of a message; and the fix."""
+    function = function_of(task.source)
+    if function is None:
+        return "", CHECK_SOURCE
+    part = Part.of(function)
+    return f": {part} gives none", f"correct {part.name}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +109,7 @@ class Pipeline:
     @property
     def given_to_broken(self) -> str | None:
         """Describes what the broken part is given; None if there is none."""
-        return self.given_to(self.broken.name, len(self.leaves)) if self.broken else None
+        return self.given_to(self.broken.call, len(self.leaves)) if self.broken else None
 
 
 def build(task: seqio.Task, role: DataRole) -> Pipeline:
@@ -193,13 +209,18 @@ def shown_spec(spec: Any) -> str:
     return f"{dtype.name}[{sizes}]" if shape.rank else str(dtype.name)
 
 
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST and " at 0x" not in text else "..."
+
+
 def shown(value: Any) -> str:
     """Describes a value by its type, and by itself if that is short."""
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if value is None:
         return "None"
-    text = repr(value)
+    text = _short(value)
     kind = type(value).__name__
     article = "an" if kind[0] in "aeiou" else "a"
-    return f"{article} {kind}" + (f", {text}" if len(text) <= _LONGEST and " at 0x" not in text else "")
+    return f"{article} {kind}" + (f", {text}" if text != "..." else "")

@@ -15,7 +15,7 @@ from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resolve.datasets import DataRole, needing_lengths, source_dataset, tfds_problem
 from t5x_harness.resolve.exceptions import error_text, is_of_python, root_cause, user_frame
 from t5x_harness.resolve.explanation import explain, log_traceback
-from t5x_harness.resolve.pipeline import Part, build, preprocessed, steps_of, without_dataset, wrong_object
+from t5x_harness.resolve.pipeline import Part, build, of_nothing, preprocessed, steps_of, without_dataset, wrong_object
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import SECONDS, Reading, Sample, SourceEnd, find_end, read_within, sample_of
 from t5x_harness.spec import READ_SECONDS, Finding, Location, Severity
@@ -259,12 +259,13 @@ class _Sampler:
             return Finding(code, Severity.ERROR, self._report.stage, message, location, fix)
 
         if is_empty(task, role):
+            giver, fix = of_nothing(task)
             message = (
-                f"task {task.name} has no example in split {role.dataset.split!r}, and its preprocessors cannot take "
-                f"that: {error_text(root_cause(error))}"
+                f"task {task.name} has no example in split {role.dataset.split!r}{giver}, and its preprocessors cannot "
+                f"take that: {error_text(root_cause(error))}"
             )
             location = place or self._run.config.location(role.key(self._run.config, "split"))
-            return own("SEQ36", message, location, "check the source's files and filters")
+            return own("SEQ36", message, location, fix)
         finding = explain(error, self._report.stage, self._run.config)
         if finding.code == "SEQ06":
             made = preprocessed(task, role, source_dataset(task, role.dataset), steps_of(task))

@@ -47,8 +47,8 @@ _NEAR = 3
 _DEPTH = 12
 """The number of innermost frames that are searched for names of parameters."""
 
-_BOUND = re.compile(r"(?:>=?|greater than(?: or equal to)?|at least) ?-?\d+")
-"""A number that an error says a value must reach, which is not the value."""
+_BOUND = re.compile(r"(?:>=?|greater than(?: or equal to)?|at least) ?-?\d+|\brank \d+")
+"""A number that an error says a value must reach, which is not the value; or the number of an array's dimensions."""
 
 _COMMON = frozenset(
     {"self", "name", "value", "key", "path", "mode", "dtype", "config", "model", "module", "args", "kwargs"}

@@ -59,6 +59,8 @@ def plan_mesh(
       MeshRefused: T5X has no submesh for this many partitions on these chips, or the submesh does not fit.
     """
     wanted = tuple(model_parallel_submesh) if model_parallel_submesh else _default_submesh(slice, num_partitions)
+    if set(wanted[4:]) == {1}:  # T5X lays out four numbers, and only multiplies by the rest
+        wanted = wanted[:4]
     if problem := _slice_problem(slice, wanted):
         raise refusal(slice, math.prod(wanted), problem)
     if problem := _host_problem(slice, wanted):

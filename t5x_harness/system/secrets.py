@@ -51,9 +51,9 @@ _IN_NAMES = ("token", "secret", "passw", "passphrase", "credential", "key")
 
 _BOUND = (
     rf"(?P<word>{_WORD})\\*['\"]?\s*[=:]\s*(?P<quote>\\*['\"])(?P<value>[^'\"\n\\]+)(?P=quote)"
-    rf"|(?P<bare>{_WORD})=(?P<text>[^\s'\"\\,;&)\]}}]+)"
+    rf"|(?P<bare>{_WORD})(?P<sign>=|:[ \t]+)(?P<text>[^\s'\"\\,;&)\]}}]+)"
 )
-"""``NAME = 'value'``, in Gin, Python and JSON, and ``NAME=value``, as in a shell."""
+"""``NAME = 'value'``, in Gin, Python and JSON; ``NAME=value``, as in a shell; and ``name: value``, as in YAML."""
 
 _VOCABULARY = (
     r"(?i)(?:^|[^A-Za-z])(?:[sbe]os|begin|end|start|stop|first|last|next|pad|padding|unk|unknown|mask|sep|separator|cls|extra"
@@ -108,8 +108,9 @@ def _without_value(match: re.Match[str]) -> str:
     # The name's beginning is read backward, because a pattern that began with it would try each letter of each word.
     before = _NAME_BEFORE.search(match.string, max(0, start - _LONGEST_NAME), start)
     name = f"{before[0] if before else ''}{match['word'] or match['bare']}"
-    # In code, what follows a parameter is an expression: token=next_id.
-    is_expression = group == "text" and not (name.isupper() or re.match(_RANDOM, match[group]))
+    # In code, what follows a parameter is an expression (token=next_id), and in text, what follows a colon is a word.
+    is_variable = match["sign"] == "=" and name.isupper()
+    is_expression = group == "text" and not (is_variable or re.match(_RANDOM, match[group]))
     if is_expression or not _is_secret(name, match[group]):
         return match[0]
     return match[0].removesuffix(f"{match[group]}{match['quote'] or ''}") + MASK + (match["quote"] or "")

@@ -181,6 +181,10 @@ def restored(path: str) -> str:
         (MESH + "model_parallel_submesh = (1, 2, 1)\n", "MSH03 error 11",
          "partitioning.PjitPartitioner.model_parallel_submesh = (1, 2, 1) has 3 numbers, and a slice has four "
          "dimensions: x, y, z and the cores of a chip", "give four, such as (2, 2, 1, 2) for eight devices of a v3"),
+        (MESH + "model_parallel_submesh = (2, 2, 1, 1, 1)\n", "MSH03 warning 11",
+         "partitioning.PjitPartitioner.model_parallel_submesh = (2, 2, 1, 1, 1) has 5 numbers, and a slice has four "
+         "dimensions: x, y, z and the cores of a chip; the rest only multiplies the size of the mesh's model axis",
+         "give four, such as (2, 2, 1, 2) for eight devices of a v3"),
         (NETWORK + "dtype = 'bfloat15'\n", "GIN35 error 11",
          "network.T5Config.dtype cannot be 'bfloat15': T5X dies because JAX knows no dtype of this name",
          "did you mean 'bfloat16'?"),
@@ -422,7 +426,8 @@ def test_a_batch_is_held_against_the_slice_only_where_one_is_named(folder: Folde
     finding = folder.only(gin, "MSH02", on_slice=True)
     assert (finding.location, finding.fix) == (Location("run.gin", 12), "set BATCH_SIZE to 64 or 68")
     assert finding.message == (
-        "the batch size of train and train_eval is 66, and the mesh's data axis has 4 positions: 66 / 4 leaves 2"
+        "the batch size of train and train_eval is 66, and the mesh's data axis has 4 positions with num_partitions "
+        "= 2: 66 / 4 leaves 2"
     )
     assert folder.findings(gin.replace("= 2", "= 4"), on_slice=True) == []
     assert folder.findings(gin) == []

@@ -162,6 +162,16 @@ def test_the_folder_of_a_run_that_is_missing_beside_checkpoints(find: Find, tmp_
     assert finding.fix == f"name {tmp_path}/run"
 
 
+def test_the_latest_step_is_looked_for_without_a_zero_in_front(find: Find, tmp_path: Path) -> None:
+    (tmp_path / "run/checkpoint_07/state").mkdir(parents=True)
+    finding = find("CKP04", *restore(tmp_path / "run", "latest"))
+    run = f"{tmp_path}/run"
+    assert finding.message == f"T5X takes step 7 from checkpoint_07 in {run}, and looks for {run}/checkpoint_7"
+    assert finding.fix == "rename checkpoint_07 to checkpoint_7"
+    (tmp_path / "run/checkpoint_7/state").mkdir(parents=True)
+    assert find("CKP05", *restore(tmp_path / "run")).fix == f"use {run}/checkpoint_7"
+
+
 def test_a_name_without_a_step_is_not_a_checkpoint(find: Find, tmp_path: Path) -> None:
     finding = find("CKP05", *restore(tmp_path / "best"))
     assert finding.message == (

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample_reports import ERROR, WRITERS, report_of, report_saying
 
-from t5x_harness.findings.printable import printable
+from t5x_harness.findings.printable import PrintableLines, printable
 from t5x_harness.lint import domains
 from t5x_harness.report.report import Report
 from t5x_harness.spec import Assignment, BoundValue, Change, Edit, Location, Outcome, Reason, RunSettings
@@ -46,6 +46,7 @@ SHAPES = {
     "a binding": ("HF_TOKEN = '{}'", _random(12)),
     "a parameter": ("train/my.Log.api_key = '{}'", st.text("0123456789abcdef", min_size=40, max_size=40)),
     "a variable": ("AWS_SECRET_ACCESS_KEY={}", _random(40, "+")),
+    "a line of YAML": ("api_key: {}", _random(24)),
     "an entry": ('{{"name": 1, "client_secret": "{}"}}', _random(24)),
     "quoted twice": (r"f(\"password\": \"{}\")", _random(10)),
 }
@@ -75,6 +76,15 @@ def test_what_is_around_a_secret_stays(shape: str, data: st.DataObject) -> None:
     assert mask_text(shown) == shown
     if (name := text.partition("{}")[0].rstrip(" ='\"\\:{")) in ("HF_TOKEN", "train/my.Log.api_key"):
         assert name in shown
+
+
+def test_a_private_key_that_arrives_line_by_line_is_masked() -> None:
+    lines, shown = ("MIIEvQIBADANBgkqhkiG9w0BAQEFAASC", "AgEAAoIBAQC7+Vq/3mUe", "b2s="), PrintableLines()
+    said = [shown(f"worker 0  {line}") for line in ("-----BEGIN PRIVATE KEY-----", *lines, "-----END PRIVATE KEY-----")]
+    assert [line for line in lines if line in "\n".join(said)] == []
+    assert shown("worker 0  the next word is long: internationalization") == (
+        "worker 0  the next word is long: internationalization"
+    )
 
 
 def test_a_value_is_masked_by_the_name_beside_it() -> None:

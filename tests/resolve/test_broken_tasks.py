@@ -96,6 +96,14 @@ def test_a_preprocessor_in_the_wrong_place_shows_what_it_was_given(find: Find) -
     assert error.message.endswith("; step is given inputs: string, targets: string by examples in counting.py:9")
 
 
+def test_the_arguments_of_a_preprocessor_are_shown(find: Find) -> None:
+    split = "dataset.map(lambda example: {**example, 'inputs': example['inputs'][:size]})"
+    files = with_step(split, "import functools\n", f"[functools.partial(step, size=3), {STEPS[1:]}")
+    text = files["counting.py"].replace("def step(dataset)", "def step(dataset, size)")
+    error = find("USR01", {"counting.py": text})
+    assert "; step(size=3) is given inputs: string, targets: string by examples" in error.message
+
+
 def test_a_wrong_rank_names_the_users_function_that_made_it(find: Find) -> None:
     error = find("SEQ40", with_step("dataset.map(lambda example: {**example, 'inputs': [example['inputs']]})"))
     assert error.message.endswith("; step in counting.py:1 leaves inputs: string[1]")

@@ -107,6 +107,11 @@ def test_the_least_that_a_number_must_be_is_not_the_number(parse: Parse) -> None
     assert suspect.is_convincing
 
 
+def test_the_rank_of_an_array_is_not_a_value(parse: Parse) -> None:
+    config = parse(f"{__name__}.Reading.width = 0\n")
+    assert suspects(raised(lambda: refuse("Shape must be at least rank 1 but is rank 0")), config) == []
+
+
 def test_a_file_of_the_same_name_is_not_a_text(parse: Parse) -> None:
     config = parse(f"{__name__}.Reading.split = 'reviews'\n")
     assert suspects(raised(lambda: refuse("no keyword arguments, in reviews.py, line 23")), config) == []

@@ -241,7 +241,7 @@ BROKEN = [
         "BATCH_SIZE = 30",
         Stage.PLAN,
         "MSH02",
-        "the batch size of train and train_eval is 30, and the mesh's data axis has 4 positions: 30 / 4 leaves 2",
+        "the batch size of train and train_eval is 30, and the mesh's data axis has 4 positions with num_partitions",
         "set BATCH_SIZE to 28 or 32",
     ),
     Broken(
@@ -250,7 +250,7 @@ BROKEN = [
         "BATCH_SIZE = 250",
         Stage.PLAN,
         "MSH02",
-        "the batch size of train and train_eval is 250, and the mesh's data axis has 8 positions: 250 / 8 leaves 2",
+        "the batch size of train and train_eval is 250, and the mesh's data axis has 8 positions with num_partitions",
         "set BATCH_SIZE to 248 or 256",
     ),
     Broken(

@@ -136,16 +136,18 @@ MSH03 = Rule(
 
 @MSH03
 def submesh_of_other_length(context: Context) -> Iterator[Found]:
-    """Finds a submesh that does not have one number for each dimension of a slice."""
+    """Finds a submesh that does not have one number for each dimension of a slice; T5X trains with more of them."""
     submesh = _partitioner(context).parameter("model_parallel_submesh", (tuple, list))
     count = len(submesh.value) if submesh is not None else 0
     if submesh is None or count in (0, 4) or not all(isinstance(size, int) for size in submesh.value):
         return
+    more = "; the rest only multiplies the size of the mesh's model axis" if count > 4 else ""
     yield Found(
         f"{submesh.at} = {tuple(submesh.value)} has {count} number{'s' * (count != 1)}, and a slice has four "
-        "dimensions: x, y, z and the cores of a chip",
+        f"dimensions: x, y, z and the cores of a chip{more}",
         submesh.at,
         "give four, such as (2, 2, 1, 2) for eight devices of a v3",
+        severity=Severity.WARNING if more else None,
     )
 
 
@@ -177,16 +179,23 @@ def batch_on_mesh(context: Context) -> Iterator[Found]:
     data = devices // partitions
     for batch, names in _batches(run_function(context)):
         if batch.value % data:
-            message, near = uneven_batch(names, batch.value, data)
+            message, near = uneven_batch(names, batch.value, data, f"num_partitions = {partitions}")
             yield Found(message, batch.at, f"set {batch.at} to {near}")
 
 
-def uneven_batch(names: Sequence[str], batch: int, data: int) -> tuple[str, str]:
-    """Returns what is wrong with a batch that ``data`` positions cannot divide, and the nearest sizes that fit."""
+def uneven_batch(names: Sequence[str], batch: int, data: int, by: str) -> tuple[str, str]:
+    """Returns what is wrong with a batch that the mesh's data axis cannot divide, and the nearest sizes that fit.
+
+    Args:
+      names: the datasets with this batch size.
+      batch: the batch size.
+      data: the positions of the data axis.
+      by: the binding that makes them so many; empty if no single one does.
+    """
     near = sorted({max(1, batch // data) * data, math.ceil(batch / data) * data})
     message = (
-        f"the batch size of {' and '.join(names)} is {batch}, and the mesh's data axis has {data} positions: "
-        f"{batch} / {data} leaves {batch % data}"
+        f"the batch size of {' and '.join(names)} is {batch}, and the mesh's data axis has {data} positions"
+        f"{f' with {by}' if by else ''}: {batch} / {data} leaves {batch % data}"
     )
     return message, " or ".join(map(str, near))
 

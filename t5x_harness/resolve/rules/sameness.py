@@ -103,7 +103,7 @@ def _formatting_step(role: DataRole, sample: Sample) -> tuple[str, Location | No
     step = None
     with contextlib.suppress(Exception):
         step = step_with_tensor(role, sample.task)
-    part = Part.of(step) if step is not None else Part("a preprocessor", None)
+    part = Part.of(step) if step is not None else Part("a preprocessor", None, "a preprocessor")
     return str(part), part.place
 
 

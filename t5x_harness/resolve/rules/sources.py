@@ -85,24 +85,21 @@ def no_examples(run: Resolved) -> Iterator[Found]:
 
 def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, Severity] | None:
     """Returns what is wrong with the number of examples, the fix, and how bad it is; None if nothing is."""
-    from t5x_harness.resolve.pipeline import Part
+    from t5x_harness.resolve.pipeline import CHECK_SOURCE, of_nothing
     from t5x_harness.resolve.samples import SOURCE_EXAMPLES
     from t5x_harness.standins.sources import declared_size
-    from t5x_harness.upstream.seqio import function_of
 
     task, split, count = sample.task, sample.split, sample.count
-    filters = "check the source's files and filters"
     if sample.late or (count and run.standins.source_of(task)):
         return None
     if not count:
         among = "" if sample.ended else f" among the first {SOURCE_EXAMPLES:,} of its source"
         problem = f"task {task.name} has no example in split {split!r}{among}"
-        if sample.source_size == 0 and (source := function_of(task.source)) is not None:
-            part = Part.of(source)
-            return f"{problem}: {part} gives none", f"correct {part.name}", Severity.ERROR
         if sample.source_size:
             problem += f": its preprocessors drop all {sample.source_size:,} of its source"
-        return problem, filters, Severity.ERROR
+            return problem, CHECK_SOURCE, Severity.ERROR
+        giver, fix = of_nothing(task) if sample.source_size == 0 else ("", CHECK_SOURCE)
+        return f"{problem}{giver}", fix, Severity.ERROR
     declared = None if role.dataset.use_cached else declared_size(task, split)
     problem = f"split {split!r} of task {task.name} "
     if declared and sample.source_size is not None and sample.source_size < _HALF * declared:
@@ -113,7 +110,7 @@ def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, S
         few = f"{count} example{'s' if count > 1 else ''} in all, less than one batch of {batch}"
         # A user who declares the number of examples, and correctly, knows how few they are.
         severity = Severity.NOTE if declared else Severity.WARNING
-        return f"{problem}has {few}: every step trains on the same ones", filters, severity
+        return f"{problem}has {few}: every step trains on the same ones", CHECK_SOURCE, severity
     return None
 
 
