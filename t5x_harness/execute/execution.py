@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.command_line import as_t5x
 from t5x_harness.execute.output import RunOutput, empty, not_written_to
+from t5x_harness.execute.untaken import untaken
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import GinConfig, parse
 from t5x_harness.gin.program import GinProgram
@@ -198,6 +199,8 @@ class Execution:
                 raise CannotGoOn(str(error), "install JAX 0.10.2, or run without --tpu-numerics") from None
             with as_t5x(self.spec, self.runtime.location):
                 work(self, report)
+            if self.config is not None and stage.value == self.config.mode.value:
+                report.add(untaken(self.config, stage))
         except Exception as error:  # anything that the user's code, Gin, SeqIO or T5X raises is this run's result
             log_traceback(error)
             stopped = error

@@ -14,6 +14,11 @@ def bound_values() -> dict[tuple[str, str], dict[str, Any]]:
     return config._CONFIG
 
 
+def taken_values() -> dict[tuple[str, str], dict[str, Any]]:
+    """Returns the parameters that calls left to Gin so far, by scope and selector: its operative config."""
+    return config._OPERATIVE_CONFIG
+
+
 def file_readers() -> MutableSequence[tuple[Callable[[str], Any], Callable[[str], bool]]]:
     """Returns Gin's own list of readers, each with a function that says whether it can read a file."""
     return config._FILE_READERS

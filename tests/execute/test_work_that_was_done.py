@@ -55,6 +55,15 @@ def test_metrics_without_a_number_are_no_evaluation(
     ]
 
 
+def test_an_argument_that_each_call_gives_itself_is_a_note(backend: Backend, eval_text: str) -> None:
+    bound = "stage_tasks.EvaluatorOfOnesOwn.use_cached = True"
+    result = last(backend(eval_text, extra=f"{EVALUATED_BY}{OWN_EVALUATOR}{bound}\n"))
+    (note,) = (finding for finding in result.findings if finding.code == "GIN38")
+    assert note.severity is Severity.NOTE
+    assert note.message == f"{bound} has no effect: each call of EvaluatorOfOnesOwn gives use_cached itself"
+    assert str(note.location).endswith(f":{len(eval_text.splitlines()) + 3}")
+
+
 def test_a_number_beside_what_is_none_is_enough_and_the_rest_is_said(backend: Backend, eval_text: str) -> None:
     result = last(backend(eval_text, extra="MIXTURE_OR_TASK_NAME = 'metrics_of_all_kinds'\n"))
     assert (result.outcome, result.exercised) == (Outcome.PASSED, 8)

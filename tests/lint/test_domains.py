@@ -140,6 +140,17 @@ def test_unusual_values_that_t5x_uses(folder: Folder, line: str) -> None:
     assert not [finding for finding in findings if finding.code in ("GIN36", "GIN37")]
 
 
+def test_what_the_factors_of_a_schedule_do_not_read_is_a_note(folder: Folder) -> None:
+    schedule = "utils.create_learning_rate_scheduler"
+    assert folder.said(f"{RUN}{schedule}.decay_factor = 0.3\n", "GIN38 note 10") == (
+        f"{schedule}.decay_factor = 0.3 has no effect: factors is 'constant * rsqrt_decay', and without linear_decay "
+        "or decay_every nothing reads it",
+        "add one of them to factors, or remove it",
+    )
+    used = f"{RUN}{schedule}.factors = 'constant * decay_every'\n{schedule}.decay_factor = 0.3\n"
+    assert "GIN38" not in {finding.code for finding in folder.findings(used)}
+
+
 @pytest.mark.parametrize(
     ("annotation", "domain"),
     [

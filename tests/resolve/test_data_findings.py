@@ -484,7 +484,7 @@ def test_an_empty_split_is_the_cause_of_what_its_preprocessors_raise(resolve: Re
     (error,) = (f for f in errors if f.severity is Severity.ERROR)
     assert error.code == "SEQ36"
     assert error.message.startswith(
-        "task counting has no example in split 'validation', and its preprocessors cannot take that: TypeError: "
+        "task counting has no example in split 'validation': examples in counting.py:5 gives none, and its "
     )
     assert str(error.location).startswith("counting.py:")
 

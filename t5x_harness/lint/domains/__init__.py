@@ -24,12 +24,14 @@ class Parameter:
       outside: a clause that says what happens with others; may be empty.
       severity: that of a value outside the domain. A value that T5X only asks whether it is true is a warning.
       code: the mistake of which such a value is, if it has a rule of its own; else empty.
+      read_with: another parameter, and names in its text without which this one is not read; None if it always is.
     """
 
     domain: Domain
     outside: str = ""
     severity: Severity = Severity.ERROR
     code: str = ""
+    read_with: tuple[str, tuple[str, ...]] | None = None
 
 
 @functools.cache
@@ -51,8 +53,10 @@ def parameters_of(target: str) -> Mapping[str, Parameter]:
     return {parameter: _of(entry) for parameter, entry in found.items()}
 
 
-def _of(entry: str | Mapping[str, str]) -> Parameter:
+def _of(entry: str | Mapping[str, Any]) -> Parameter:
     entry = {"is": entry} if isinstance(entry, str) else entry
     domain = parse(entry["is"])
     usual = Severity.WARNING if domain.is_truth else Severity.ERROR
-    return Parameter(domain, entry.get("outside", ""), Severity(entry.get("severity", usual)), entry.get("code", ""))
+    severity = Severity(entry.get("severity", usual))
+    read_with = next(((name, tuple(words)) for name, words in entry.get("read_with", {}).items()), None)
+    return Parameter(domain, entry.get("outside", ""), severity, entry.get("code", ""), read_with)

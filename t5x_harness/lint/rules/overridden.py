@@ -1,5 +1,6 @@
 """GIN04, GIN05, GIN06, GIN30, GIN34 and GIN38: bindings that others undo, and those that nothing uses."""
 
+import re
 from collections.abc import Iterator
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head
@@ -292,13 +293,15 @@ def _renamed(program: GinProgram, scope: str) -> tuple[Edit, ...]:
 
 @Rule(
     "GIN38",
-    "binding of what nothing refers to",
+    "binding that nothing reads",
     whole_program=True,
     severity=Severity.NOTE,
     why=(
         "Under dynamic registration Gin passes bindings only to what a reference calls. T5X's own default for a "
-        "parameter, such as seqio.Evaluator, is the class itself, which gets none of them."
+        "parameter, such as seqio.Evaluator, is the class itself, which gets none of them. A learning rate schedule "
+        "reads only what its factors need."
     ),
+    later="After a run it also knows which arguments each call of what is bound gives itself.",
     bad=Example(run_head("pretrain", "import seqio") + "seqio.Evaluator.num_examples = 8\n", at="seqio.Evaluator"),
     good=Example(
         run_head("pretrain", "import seqio", "import __main__ as train_script")
@@ -307,6 +310,7 @@ def _renamed(program: GinProgram, scope: str) -> tuple[Edit, ...]:
 )
 def unreferenced(context: Context) -> Iterator[Found]:
     """Finds each function or class of T5X and its libraries that the user binds, but no value refers to."""
+    yield from _unread(context)
     program, snapshot = context.program, context.snapshot
     used = {reference.target for each in program.final.values() for reference in references_in(each.value)}
     bound: dict[str, list[Binding]] = {}
@@ -326,3 +330,25 @@ def unreferenced(context: Context) -> Iterator[Found]:
             bindings[0],
             f"bind @{bindings[0].selector} where it is needed, or remove what is bound for it",
         )
+
+
+def _unread(context: Context) -> Iterator[Found]:
+    """Finds each parameter of the user's that another one's text leaves unread."""
+    program = context.program
+    for binding in program.final_bindings:
+        known = parameters_of(binding.target).get(binding.param)
+        if known is None or known.read_with is None or program.is_foreign(binding.location.file):
+            continue
+        if not program.resolve(binding).value:
+            continue  # 0 says that there is to be none
+        name, words = known.read_with
+        other, configurable = program.lookup(binding.target, name, binding.scope), context.snapshot.find(binding.target)
+        default = configurable.defaults.get(name) if configurable is not None else None
+        text = program.resolve(other).value if other is not None else default
+        if isinstance(text, str) and not set(words) & set(re.findall(r"\w+", text)):
+            yield Found(
+                f"{binding} = {format_value(binding.value)} has no effect: {name} is {text!r}, and without "
+                f"{' or '.join(words)} nothing reads it",
+                binding,
+                f"add {words[0] if len(words) == 1 else 'one of them'} to {name}, or remove it",
+            )
