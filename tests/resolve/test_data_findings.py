@@ -497,6 +497,11 @@ def test_a_tfds_dataset_without_a_version_gets_those_that_there_are(find: Find) 
     assert str(error.location).startswith("counting.py:")
 
 
+def test_a_name_that_is_no_text_does_not_hide_a_misspelled_one(find: Find) -> None:
+    files = module(after="seqio.MixtureRegistry.add(None, ['counting'], default_rate=1)\n")
+    assert find("SEQ04", files, gin=trained("MIXTURE_OR_TASK_NAME = 'countin'")).fix == "use 'counting'"
+
+
 def test_a_mistake_that_tasks_share_is_one_finding(find: Find) -> None:
     files = module(
         ("def exact(targets, predictions):", "def exact(labels, preds):"),

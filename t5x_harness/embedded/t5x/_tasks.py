@@ -53,7 +53,7 @@ def _unknown_name(name: str, known: set[str]) -> str:
     fix = "import the module that registers it in the Gin file, or name the module in MIXTURE_OR_TASK_MODULE"
     if not known:
         return f"{what}: none is registered; {fix}."
-    close = difflib.get_close_matches(name, sorted(known), n=3)
+    close = difflib.get_close_matches(name, sorted(map(str, known)), n=3)
     if close:
         return f"{what}; did you mean {' or '.join(map(repr, close))}? ({len(known)} are registered.) Otherwise {fix}."
     return f"{what}, nor one of a similar name among the {len(known)} that are registered; {fix}."

@@ -42,7 +42,7 @@ def unknown_task(run: Resolved) -> Iterator[Found]:
     """Finds each name that is not registered; datasets that share the name share the finding."""
     import seqio
 
-    names = sorted({*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()})
+    names = sorted(map(str, {*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()}))
     said = set()
     for role in run.roles:
         if role.parameter in run.tasks or role.source in said:
