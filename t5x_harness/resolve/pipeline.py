@@ -48,7 +48,7 @@ class Part:
     def of(cls, function: Any) -> "Part":
         """Looks through any partials and decorators."""
         given: list[str] = []
-        while hasattr(function, "func"):  # partials have it
+        while hasattr(function, "func") and not isinstance(function, type):  # partials have it
             given += [f"{name}={_short(value)}" for name, value in getattr(function, "keywords", {}).items()]
             function = function.func
         name = getattr(inspect.unwrap(function), "__name__", type(function).__name__)

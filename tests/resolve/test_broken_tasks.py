@@ -104,6 +104,11 @@ def test_the_arguments_of_a_preprocessor_are_shown(find: Find) -> None:
     assert "; step(size=3) is given inputs: string, targets: string by examples" in error.message
 
 
+def test_a_partial_without_its_call(find: Find) -> None:
+    error = find("RUN01", module((STEPS, "[functools.partial]"), before="import functools\n"))
+    assert error.message.endswith("; partial is given inputs: string, targets: string by examples in counting.py:6")
+
+
 def test_a_wrong_rank_names_the_users_function_that_made_it(find: Find) -> None:
     error = find("SEQ40", with_step("dataset.map(lambda example: {**example, 'inputs': [example['inputs']]})"))
     assert error.message.endswith("; step in counting.py:1 leaves inputs: string[1]")
