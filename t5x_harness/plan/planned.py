@@ -71,6 +71,14 @@ class Planned:
         return dict(self.partitioner.mesh.shape)
 
     @property
+    def partitioned_by(self) -> str:
+        """The binding that splits the slice into a data and a model axis; empty for a mesh of given shapes."""
+        for name in ("ici_mesh_shape", "model_parallel_submesh", "num_partitions"):
+            if value := self.config.value(self.config.owner(self.config.find(name))):
+                return "" if name == "ici_mesh_shape" else f"{name} = {value!r}"
+        return ""
+
+    @property
     def microbatches_key(self) -> BindingKey | None:
         """The binding that holds the number of microbatches, if there is one."""
         config = self.config

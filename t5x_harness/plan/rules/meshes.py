@@ -14,7 +14,7 @@ from t5x_harness.lint.rules.values import GIN08
 from t5x_harness.spec import Severity
 
 if TYPE_CHECKING:
-    from t5x_harness.gin.config import BindingKey, GinConfig
+    from t5x_harness.gin.config import BindingKey
     from t5x_harness.plan.planned import Planned
 
 _MICROBATCHES = "trainer.Trainer.num_microbatches"
@@ -32,16 +32,8 @@ def batch_on_mesh(plan: Planned) -> Iterator[Found]:
         if isinstance(batch, int) and batch > 0 and batch % data:
             bad.setdefault((role.key(plan.config, "batch_size"), batch), []).append(role.name)
     for (key, batch), names in bad.items():
-        message, near = uneven_batch(names, batch, data, _partitioned_by(plan.config))
+        message, near = uneven_batch(names, batch, data, plan.partitioned_by)
         yield Found(message, key, f"set {key.short if key else 'batch_size'} to {near}")
-
-
-def _partitioned_by(config: GinConfig) -> str:
-    """Returns the binding that splits the slice into a data and a model axis; empty for a mesh of given shapes."""
-    for name in ("ici_mesh_shape", "model_parallel_submesh", "num_partitions"):
-        if value := config.value(config.owner(config.find(name))):
-            return "" if name == "ici_mesh_shape" else f"{name} = {value!r}"
-    return ""
 
 
 @GIN08

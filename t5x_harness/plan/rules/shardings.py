@@ -71,7 +71,7 @@ def indivisible_axis(plan: Planned) -> Iterator[Found]:
         values = ", ".join(f"{k.short} = {plan.config.value(k)!r} ({plan.config.origin(k)})" for k in bound)
         yield Found(
             f"axis {name} of {paths[0]}{more} has size {size}, which {parts} devices of the mesh axis {axes} cannot "
-            f"share evenly"
+            f"share evenly{f' with {plan.partitioned_by}' if axes == 'model' and plan.partitioned_by else ''}"
             f"{f': {values}' if values else ''}",
             key,
             f"make {key.short if key else name} divisible by {parts}, or use fewer partitions: "
