@@ -70,7 +70,8 @@ def of_bindable(case: Case, program: GinProgram, parent: str) -> Iterator[Mutant
 
 def _wrong(value: Any) -> Iterator[tuple[str, str]]:
     """Yields values to put in place of another, as Gin text, each with a word for what is wrong with it."""
-    if value is not None:
+    same = ("None", "0") if value is False else ("None",) if value is None else (format_value(value),)
+    if "None" not in same:
         yield "None", "None"
     for kind, other in _OTHER_TYPE.items():
         if type(value) is kind:
@@ -84,7 +85,7 @@ def _wrong(value: Any) -> Iterator[tuple[str, str]]:
         yield "another object", next(each for each in _OBJECTS if value.selector not in each)
         yield "not called" if value.called else "called", f"@{value.selector}{'' if value.called else '()'}"
     if not isinstance(value, (str, Reference, list, tuple, dict)):
-        yield from ((word, text) for word, text in _ANY if text != format_value(value))
+        yield from ((word, text) for word, text in _ANY if text not in same)
     if isinstance(value, dict) and value:
         key = next(iter(value))
         yield "key misspelt", format_value({_misspelt(key) if k == key else k: v for k, v in value.items()})
