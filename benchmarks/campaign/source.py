@@ -33,7 +33,7 @@ class Source:
         """Returns the names of the functions that read the constant that a statement of the module defines."""
         targets = statement.targets if isinstance(statement, ast.Assign) and statement in self.tree.body else ()
         constants = {target.id for target in targets if isinstance(target, ast.Name)}
-        functions = [each for each in self.tree.body if isinstance(each, ast.FunctionDef)]
+        functions = [each for each in ast.walk(self.tree) if isinstance(each, ast.FunctionDef)]
         return [f.name for f in functions if any(getattr(n, "id", None) in constants for n in ast.walk(f))]
 
     def line(self, node: ast.AST) -> int:

@@ -158,6 +158,8 @@ def _weighed(
         weight = evidence.weight(key, value, config)
         if weight and config.is_of_user(owner):
             weight += 1
+        elif weight < _CONVINCING:
+            continue  # T5X's own files rarely have the mistake
         if weight > weights.get(owner, 0.0):
             weights[owner], used_by[owner] = weight, key
     return weights, used_by

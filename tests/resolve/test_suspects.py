@@ -6,6 +6,7 @@ from typing import Any
 
 import gin
 import pytest
+import t5x
 from tasks_in_text import raised
 
 from t5x_harness.gin.config import BindingKey, GinConfig
@@ -43,7 +44,7 @@ def parse(tmp_path: Path) -> Iterator[Parse]:
         file = tmp_path / "config.gin"
         file.write_text(text, encoding="utf-8")
         gin.parse_config_file(str(file))
-        return GinConfig(Mode.TRAIN, read(RunSpec((str(file),)), t5x_parent=None))
+        return GinConfig(Mode.TRAIN, read(RunSpec((str(file),)), t5x_parent=Path(t5x.__file__).parents[1]))
 
     yield parsed
     gin.clear_config()
@@ -105,6 +106,16 @@ def test_the_least_that_a_number_must_be_is_not_the_number(parse: Parse) -> None
     assert suspects(raised(lambda: refuse("Fill dimensions must be >= 0, got input[1] = -2")), config) == []
     (suspect,) = suspects(raised(lambda: refuse("the size must be > 0, got 0")), config)
     assert suspect.is_convincing
+
+
+def test_what_t5xs_own_files_bind_is_not_named_for_a_word_alone(parse: Parse) -> None:
+    text = "the head_dim is odd"
+    error = raised(lambda: refuse(text))
+    include = "include 't5x/examples/t5/t5_1_1/tiny.gin'\n"
+    assert suspects(error, parse(include)) == []
+    imports = "from __gin__ import dynamic_registration\nfrom t5x.examples.t5 import network\n"
+    (suspect,) = suspects(error, parse(f"{imports}{include}network.T5Config.head_dim = 7\n"))
+    assert suspect.shown.startswith("network.T5Config.head_dim = 7 (")
 
 
 def test_the_rank_of_an_array_is_not_a_value(parse: Parse) -> None:
