@@ -175,6 +175,15 @@ seqio.MixtureRegistry.add('mixed', [('counting', 1.0), ('other', {rate})])
     assert (finding.severity, finding.message) == (severity, says)
 
 
+def test_a_mixture_whose_rates_are_all_zero(find: Find) -> None:
+    mixture = "\nseqio.MixtureRegistry.add('mixed', [('counting', 0.0)])\n"
+    finding = find("SEQ17", module(after=mixture), gin=MIXED)
+    assert (finding.severity, finding.message) == (
+        Severity.ERROR,
+        "all tasks of mixture mixed have the rate 0: it has no example",
+    )
+
+
 def test_a_preprocessor_that_needs_lengths_in_a_train_runs_evaluation(find: Find) -> None:
     error = find("SEQ30", NEEDY, gin=trained() + INFER_EVAL)
     assert error.message == "task_feature_lengths is None, and preprocessor cut of task counting needs the lengths"

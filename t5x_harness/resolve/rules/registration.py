@@ -218,7 +218,12 @@ def mixing_rates(run: Resolved) -> Iterator[Found]:
     """Finds each task without a positive rate in a mixture whose data is mixed."""
     for mixture, split in run.mixtures():
         place = run.registrations.place(mixture.name)
-        for task, rate in run.rates(mixture, split).items():
+        rates = run.rates(mixture, split)
+        if rates and all(rate == 0 for rate in rates.values()):
+            message = f"all tasks of mixture {mixture.name} have the rate 0: it has no example"
+            yield Found(message, None, "give at least one rate above 0", location=place)
+            continue
+        for task, rate in rates.items():
             if isinstance(rate, Exception):
                 unknown = isinstance(rate, TypeError) and "NoneType" in str(rate)
                 why = (

@@ -1,0 +1,101 @@
+"""One train step of a user's own model or optimizer, traced in shapes by T5X's own trainer."""
+
+import inspect
+import sys
+from typing import Any
+
+import jax
+from t5x import trainer
+
+from t5x_harness.gin.config import GinConfig
+from t5x_harness.plan.state_shapes import StateShapes, model_inputs
+from t5x_harness.resolve.exceptions import USER, CodePlace, definition_of, is_users
+from t5x_harness.resolve.resolved import Resolved
+from t5x_harness.spec import Finding, Mode, Severity, Stage
+
+_TRAIN = "train_dataset_cfg"
+_GIVEN = ("model", "train_state", "partitioner", "eval_names", "summary_dir", "train_state_axes", "rng")
+"""The arguments that T5X passes to ``trainer_cls``, by name."""
+_NO_PAIR = "expected function with aux output"
+"""The words of JAX about a loss function that does not return a pair."""
+
+
+def trace_step(run: Resolved, partitioner: Any, shapes: StateShapes) -> Finding | None:
+    """Traces a train step as T5X does before the first one, if code of the user's is in it.
+
+    A trainer, a feature converter or a source of data of the user's own may need more than shapes, or give the model
+    other features than it declares: then nothing is traced.
+
+    Args:
+      run: the resolved config.
+      partitioner: T5X's partitioner on the slice's mesh.
+      shapes: the train state.
+
+    Returns:
+      What the model's loss function returns in place of a loss and metrics; None if it is fine, or not known.
+
+    Raises:
+      Exception: what T5X would raise when it compiles the step.
+    """
+    config, model = run.config, run.model
+    role = next((role for role in run.roles if role.parameter == _TRAIN), None)
+    if config.mode is not Mode.TRAIN or role is None or not _has_users_code(model):
+        return None
+    trainer_cls, converter = config.build("trainer_cls"), model.FEATURE_CONVERTER_CLS
+    own_data = config.entry_bindings().get("get_dataset_fn") is not None
+    if own_data or _package(converter) != "seqio" or getattr(trainer_cls, "__module__", "") != trainer.__name__:
+        return None
+    lengths = run.lengths_of(role, run.tasks[role.parameter])
+    inputs, types = model_inputs(model, lengths, role.dataset.batch_size, role.dataset.pack)
+    state = shapes.initializer.global_train_state_shape
+    made = trainer_cls(
+        model=model,
+        train_state=state,
+        partitioner=partitioner,
+        eval_names=[],
+        summary_dir=None,
+        train_state_axes=shapes.initializer.train_state_axes,
+        rng=jax.random.PRNGKey(0),
+    )
+    batch = {name: jax.ShapeDtypeStruct(shape, types[name]) for name, shape in inputs.items()}
+    place = definition_of(model.loss_fn)
+    try:
+        _, metrics = jax.eval_shape(made._partitioned_train_step, state, batch)
+    except TypeError as error:
+        if _NO_PAIR not in str(error) or place is None:
+            raise
+        return _wrong(place, "does not return a loss and a dict of metrics", "return both")
+    plain = next((name for name, value in metrics.items() if not hasattr(value, "compute_value")), None)
+    if plain is None or place is None:
+        return None
+    what = f"returns the metric {plain} as an array or a number, and T5X needs a metric of clu"
+    return _wrong(place, what, "wrap it, for instance as t5x.metrics.AveragePerStep(total=...)")
+
+
+def refused_trainer(config: GinConfig) -> Finding | None:
+    """Returns why a trainer of the user's own does not take the arguments that T5X passes; None if it does."""
+    trainer_cls = config.build("trainer_cls") if config.mode is Mode.TRAIN else None
+    init: Any = getattr(trainer_cls, "__init__", None)  # of a class: the call of one that Gin has wrapped says nothing
+    place = definition_of(init)
+    if not isinstance(trainer_cls, type) or place is None or place.party != USER:
+        return None
+    try:
+        inspect.signature(init).bind_partial(None, **dict.fromkeys(_GIVEN))
+    except TypeError as error:
+        return _wrong(place, f"is not as T5X needs a trainer_cls: {error}", f"let it take {', '.join(_GIVEN)}")
+    return None
+
+
+def _wrong(place: CodePlace, what: str, fix: str) -> Finding:
+    return Finding("USR01", Severity.ERROR, Stage.PLAN, f"{place} {what}", place.location, fix)
+
+
+def _has_users_code(model: Any) -> bool:
+    """Returns whether the class of a model, of its network or of its optimizer is in a file of the user's."""
+    parts = (model, getattr(model, "module", None), getattr(model, "optimizer_def", None))
+    files = (getattr(sys.modules.get(type(part).__module__), "__file__", None) for part in parts)
+    return any(file is not None and is_users(file) for file in files)
+
+
+def _package(kind: Any) -> str:
+    return str(getattr(kind, "__module__", "")).partition(".")[0]
