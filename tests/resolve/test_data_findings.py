@@ -511,6 +511,17 @@ def test_a_name_that_is_no_text_does_not_hide_a_misspelled_one(find: Find) -> No
     assert find("SEQ04", files, gin=trained("MIXTURE_OR_TASK_NAME = 'countin'")).fix == "use 'counting'"
 
 
+def test_an_action_that_watches_a_task_of_another_evaluation(find: Find) -> None:
+    stops = "from t5x import trainer\ntrain_script.train.actions = {'INFER_EVAL': [@trainer.EarlyStoppingAction()]}\n"
+    watched = "trainer.EarlyStoppingAction.mode = 'min'\ntrainer.EarlyStoppingAction.metric = ('cuonting', 'exact')\n"
+    finding = find("GIN39", module(), gin=trained(f"{INFER_EVAL}{stops}{watched}"))
+    assert finding.message == (
+        "the action @trainer.EarlyStoppingAction() of INFER_EVAL watches the task 'cuonting' and only gets the metrics "
+        "of counting"
+    )
+    assert (finding.fix, finding.binding) == ("name 'counting'", "trainer.EarlyStoppingAction.metric")
+
+
 def test_a_mistake_that_tasks_share_is_one_finding(find: Find) -> None:
     files = module(
         ("def exact(targets, predictions):", "def exact(labels, preds):"),
