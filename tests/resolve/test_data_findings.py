@@ -511,6 +511,18 @@ def test_a_name_that_is_no_text_does_not_hide_a_misspelled_one(find: Find) -> No
     assert find("SEQ04", files, gin=trained("MIXTURE_OR_TASK_NAME = 'countin'")).fix == "use 'counting'"
 
 
+def test_what_is_too_long_and_not_truncated_stops_the_training(find: Find) -> None:
+    long = (
+        "TASK_FEATURE_LENGTHS = {'inputs': 7, 'targets': 32}\ntrain/utils.DatasetConfig.trim_output_features = False\n"
+    )
+    error = find("SEQ16", module(), gin=trained(long))
+    assert error.message == (
+        "50% of the sampled examples of counting train are too long in inputs, and with trim_output_features = False "
+        "SeqIO stops at the first one: the length is 7 and they have up to 8 tokens"
+    )
+    assert error.severity is Severity.ERROR
+
+
 def test_an_action_that_watches_a_task_of_another_evaluation(find: Find) -> None:
     stops = "from t5x import trainer\ntrain_script.train.actions = {'INFER_EVAL': [@trainer.EarlyStoppingAction()]}\n"
     watched = "trainer.EarlyStoppingAction.mode = 'min'\ntrainer.EarlyStoppingAction.metric = ('cuonting', 'exact')\n"

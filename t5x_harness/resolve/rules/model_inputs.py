@@ -111,21 +111,26 @@ def _is_length(length: Any) -> bool:
     good=training(),
 )
 def truncation(run: Resolved) -> Iterator[Found]:
-    """Finds each feature that is truncated in most sampled examples."""
+    """Finds each feature that is truncated in most sampled examples, or longer than its length and not truncated."""
     from t5x_harness.resolve.sameness import formatted_tensor
 
     for role, sample in run.sampled():
         if run.standins.are_tokens_generated(sample.task):
             continue
+        stays = run.config.mode is Mode.TRAIN and not run.has_evaluator(role) and not role.dataset.trim_output_features
         for feature, length in (role.dataset.task_feature_lengths or {}).items():
             share = sample.truncated(feature, length) if sample.whole else 0.0
-            if share > _MOSTLY and not formatted_tensor(sample, feature):  # whose length is another mistake's
-                yield Found(
-                    f"{share:.0%} of the sampled examples of {sample.task.name} {sample.split} lose part of "
-                    f"{feature}: the length is {length} and they have up to {sample.longest(feature)} tokens",
-                    role.key(run.config, "task_feature_lengths"),
-                    f"raise the length of {feature}, or mean it",
-                )
+            if share <= (0 if stays else _MOSTLY) or formatted_tensor(sample, feature):  # another mistake's length
+                continue
+            who = f"{share:.0%} of the sampled examples of {sample.task.name} {sample.split}"
+            sizes = f"the length is {length} and they have up to {sample.longest(feature)} tokens"
+            key = role.key(run.config, "task_feature_lengths")
+            if stays:
+                what = f"are too long in {feature}, and with trim_output_features = False SeqIO stops at the first one"
+                fix = f"raise the length of {feature}, or bind trim_output_features = True"
+                yield Found(f"{who} {what}: {sizes}", key, fix, severity=Severity.ERROR)
+            else:
+                yield Found(f"{who} lose part of {feature}: {sizes}", key, f"raise the length of {feature}, or mean it")
 
 
 _CUT = """\
