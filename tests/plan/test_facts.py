@@ -223,6 +223,12 @@ WARM_UP = (*FROM_CHECKPOINT, "TRAIN_STEPS = 1_020_000", f"{SCHEDULE}.warmup_step
             id="at-the-floor",
         ),
         pytest.param(
+            (*WARM_UP, f"{SCHEDULE}.factors = 'linear_decay'", f"{SCHEDULE}.min_learning_rate = 0"),
+            Severity.ERROR,
+            "the learning rate is 0 at most from the first step to the last: nothing is learnt",
+            id="at-zero",
+        ),
+        pytest.param(
             (*WARM_UP, f"{SCHEDULE}.factors = 'constant * decay_every'", f"{SCHEDULE}.steps_per_decay = 100_000"),
             Severity.WARNING,
             "has run down before the run begins: it is 0.000977 at step 1000000",
