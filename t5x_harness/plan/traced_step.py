@@ -1,21 +1,17 @@
 """One train step of a user's own model or optimizer, traced in shapes by T5X's own trainer."""
 
-import inspect
 import sys
 from typing import Any
 
 import jax
 from t5x import trainer
 
-from t5x_harness.gin.config import GinConfig
 from t5x_harness.plan.state_shapes import StateShapes, model_inputs
-from t5x_harness.resolve.exceptions import USER, CodePlace, definition_of, is_users
+from t5x_harness.resolve.exceptions import CodePlace, definition_of, is_users
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.spec import Finding, Mode, Severity, Stage
 
 _TRAIN = "train_dataset_cfg"
-_GIVEN = ("model", "train_state", "partitioner", "eval_names", "summary_dir", "train_state_axes", "rng")
-"""The arguments that T5X passes to ``trainer_cls``, by name."""
 _NO_PAIR = "expected function with aux output"
 """The words of JAX about a loss function that does not return a pair."""
 
@@ -70,20 +66,6 @@ def trace_step(run: Resolved, partitioner: Any, shapes: StateShapes) -> Finding 
         return None
     what = f"returns the metric {plain} as an array or a number, and T5X needs a metric of clu"
     return _wrong(place, what, "wrap it, for instance as t5x.metrics.AveragePerStep(total=...)")
-
-
-def refused_trainer(config: GinConfig) -> Finding | None:
-    """Returns why a trainer of the user's own does not take the arguments that T5X passes; None if it does."""
-    trainer_cls = config.build("trainer_cls") if config.mode is Mode.TRAIN else None
-    init: Any = getattr(trainer_cls, "__init__", None)  # of a class: the call of one that Gin has wrapped says nothing
-    place = definition_of(init)
-    if not isinstance(trainer_cls, type) or place is None or place.party != USER:
-        return None
-    try:
-        inspect.signature(init).bind_partial(None, **dict.fromkeys(_GIVEN))
-    except TypeError as error:
-        return _wrong(place, f"is not as T5X needs a trainer_cls: {error}", f"let it take {', '.join(_GIVEN)}")
-    return None
 
 
 def _wrong(place: CodePlace, what: str, fix: str) -> Finding:
