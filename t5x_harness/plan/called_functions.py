@@ -35,10 +35,10 @@ def refused_calls(config: GinConfig) -> Iterator[Finding]:
     for part, names in (("restore", _RESTORED), ("save", _SAVED)):
         functions = getattr(getattr(checkpoints, part, None), "state_transformation_fns", None)
         for function in functions if isinstance(functions, list | tuple) else ():
-            calls.append((f"function of state_transformation_fns, to {part},", function, names, False))
+            calls.append((f"state_transformation_fns when it {part}s", function, names, False))
     for action in _actions(config):
-        calls.append(("run of an action", getattr(action, "run", None), ("train_state",), False))
-        calls.append(("run of an action", getattr(action, "run", None), ("metrics_by_task",), True))
+        calls.append(("the run of an action", getattr(action, "run", None), ("train_state",), False))
+        calls.append(("the run of an action", getattr(action, "run", None), ("metrics_by_task",), True))
     found = (_refused(*call) for call in calls)
     yield from filter(None, found)
 
@@ -61,6 +61,6 @@ def _refused(what: str, function: Any, names: Sequence[str], by_name: bool) -> F
     try:
         inspect.signature(called).bind_partial(*positional, **named)
     except TypeError as error:
-        message = f"{place} is not as T5X calls a {what}: {error}"
+        message = f"{place} does not take what T5X passes to {what}: {error}"
         return Finding("USR01", Severity.ERROR, Stage.PLAN, message, place.location, f"let it take {', '.join(names)}")
     return None
