@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from t5x_harness.gin.config import GinConfig
+from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.resolve.exceptions import USER, definition_of
 from t5x_harness.spec import Finding, Mode, Severity, Stage
 
@@ -37,6 +37,11 @@ def refused_calls(config: GinConfig) -> Iterator[Finding]:
         for function in functions if isinstance(functions, list | tuple) else ():
             calls.append((f"state_transformation_fns when it {part}s", function, names, False))
     for action in _actions(config):
+        if isinstance(action, type):
+            at, name = config.place(config.owner(BindingKey("", config.entry, "actions")))
+            message = f"{action.__name__} in {name} is a class, and T5X needs an action of it"
+            yield Finding("GIN20", Severity.ERROR, Stage.PLAN, message, at, f"write @{action.__name__}()", name)
+            continue
         calls.append(("the run of an action", getattr(action, "run", None), ("train_state",), False))
         calls.append(("the run of an action", getattr(action, "run", None), ("metrics_by_task",), True))
     found = (_refused(*call) for call in calls)

@@ -49,6 +49,17 @@ def test_a_function_that_t5x_cannot_call(
     assert argument in str(error.fix)
 
 
+def test_a_class_in_place_of_an_action(plan: Plan) -> None:
+    lines = (
+        "from t5x import trainer",
+        "trainer.TerminateOnNanAction.task = 'counting'",
+        "train_script.train.actions = {'TRAIN_EVAL': [@trainer.TerminateOnNanAction]}",
+    )
+    (error,) = plan(*lines).errors
+    assert (error.code, error.fix) == ("GIN20", "write @TerminateOnNanAction()")
+    assert error.location is not None
+
+
 def test_a_writer_of_predictions_that_takes_too_little(plan: Plan) -> None:
     paths = "INFER_OUTPUT_DIR = '/x'", "CHECKPOINT_PATH = 'gs://bucket/t5/checkpoint_1000000'"
     lines = "utils.DatasetConfig.split = 'validation'", "import mine", "infer_script.infer.write_fn = @mine.f"
