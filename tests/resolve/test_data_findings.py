@@ -163,6 +163,12 @@ seqio.MixtureRegistry.add('mixed', ['counting', 'same', 'other'], default_rate=1
             Severity.ERROR,
             "the rate of task other in mixture mixed cannot be computed: ZeroDivisionError: division by zero",
         ),
+        (
+            "lambda task: None",
+            Severity.ERROR,
+            "the rate of task other in mixture mixed cannot be computed: TypeError: float() argument must be a string "
+            "or a real number, not 'NoneType'",
+        ),
     ],
 )
 def test_a_rate_that_no_task_can_have(find: Find, rate: str, severity: Severity, says: str) -> None:

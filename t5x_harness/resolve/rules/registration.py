@@ -225,14 +225,15 @@ def mixing_rates(run: Resolved) -> Iterator[Found]:
             continue
         for task, rate in rates.items():
             if isinstance(rate, Exception):
-                unknown = isinstance(rate, TypeError) and "NoneType" in str(rate)
+                unknown = isinstance(rate, TypeError) and "operand" in str(rate)
                 why = (
                     "its source does not say num_input_examples, and it is not cached"
                     if unknown
                     else (f"{type(rate).__name__}: {rate}")
                 )
                 message = f"the rate of task {task} in mixture {mixture.name} cannot be computed: {why}"
-                fix = "give the task's source num_input_examples, cache it, or give a number as the rate"
+                sized = "give the task's source num_input_examples, cache it, or "
+                fix = f"{sized if unknown else ''}give a number as the rate"
                 yield Found(message, None, fix, location=place)
             elif rate == 0:
                 message = f"task {task} has the rate 0 in mixture {mixture.name}: no example of it is ever read"
