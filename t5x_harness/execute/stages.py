@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from t5x_harness.execute.evaluate import eval_stage, infer_stage
 from t5x_harness.execute.execution import Execution
 from t5x_harness.execute.output import output_folder, sandbox
+from t5x_harness.execute.traced_step import trace_step
 from t5x_harness.execute.train import train_stage
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.plan.stage import plan
@@ -29,6 +30,8 @@ def plan_stage(run: Execution, report: StageReport) -> None:
     """Plans the run at full size, with shapes only."""
     assert run.resolved is not None
     run.planned = plan(run.resolved, run.slice, report)
+    if run.planned is not None and not report.failed and (wrong := trace_step(run.planned)) is not None:
+        report.add([wrong])
 
 
 STAGES: Mapping[Stage, Callable[[Execution, StageReport], None]] = {

@@ -17,7 +17,6 @@ from t5x_harness.plan.planned import Planned
 from t5x_harness.plan.rules import RULES
 from t5x_harness.plan.state_shapes import StateShapes, data_layout, model_inputs, state_shapes
 from t5x_harness.plan.steps import learning_rate, planned_steps
-from t5x_harness.plan.traced_step import trace_step
 from t5x_harness.resolve.explanation import log_traceback
 from t5x_harness.resolve.resolved import HEAD_DIM, HEADS, LAYERS, MLP, WIDTH, Resolved, bound_integers
 from t5x_harness.slices.mesh import HostsNotTiled, MeshRefused
@@ -171,8 +170,6 @@ def plan(run: Resolved, slice_: Slice, report: StageReport) -> Planned | None:
     if rate is not None and rate.problem is not None and rate.unknown_factor is None and not report.failed:
         raise rate.problem  # T5X raises it when it traces the train step
     report.add(refused_calls(run.config))
-    if shapes is not None and not report.failed:
-        report.add(filter(None, [trace_step(run, partitioner, shapes)]))
     return planned
 
 

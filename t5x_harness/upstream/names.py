@@ -52,7 +52,7 @@ class Library:
 _JOB_SERVICE = "google/cloud/aiplatform_v1/services/job_service/transports"
 
 LIBRARIES = (
-    Library("gin-config", "t5x_harness/upstream/gin.py", {"gin/config.py": "_CONFIG _FILE_READERS"}),
+    Library("gin-config", "t5x_harness/upstream/gin.py", {"gin/config.py": "_CONFIG _FILE_READERS _OPERATIVE_CONFIG"}),
     Library(
         "google-cloud-aiplatform",
         "t5x_harness/upstream/google_sdk.py",

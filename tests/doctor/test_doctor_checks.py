@@ -87,12 +87,12 @@ def test_a_name_that_is_gone_is_said_with_library_and_version(tmp_path: Path) ->
     (tmp_path / "gin").mkdir()
     file = tmp_path / "gin" / "config.py"
     environment = Environment((Installed("gin-config", "0.5.0", str(tmp_path)),), RUNTIME)
-    file.write_text("_CONFIG = {}\n_FILE_READERS = []\n")
+    file.write_text("_CONFIG = {}\n_OPERATIVE_CONFIG = {}\n_FILE_READERS = []\n")
     found = private_names.run(environment)
-    assert (found.summary, found.findings) == ("2 of 2 are there: gin-config 0.5.0", ())
-    file.write_text("_CONFIGS = {}\n_FILE_READERS = []\n")
+    assert (found.summary, found.findings) == ("3 of 3 are there: gin-config 0.5.0", ())
+    file.write_text("_CONFIGS = {}\n_OPERATIVE_CONFIG = {}\n_FILE_READERS = []\n")
     found = private_names.run(environment)
-    assert (found.status, found.summary) == ("warning", "1 of 2 are there: gin-config 0.5.0")
+    assert (found.status, found.summary) == ("warning", "2 of 3 are there: gin-config 0.5.0")
     [finding] = found.findings
     assert finding.message == (
         "gin-config 0.5.0 has no _CONFIG of gin/config.py: what the harness does with it may fail, or take longer"

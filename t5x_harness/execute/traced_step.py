@@ -6,26 +6,24 @@ from typing import Any
 import jax
 from t5x import trainer
 
-from t5x_harness.plan.state_shapes import StateShapes, model_inputs
+from t5x_harness.aot.programs import aot_run, capture
+from t5x_harness.aot.request import TRAIN
+from t5x_harness.plan.planned import Planned
 from t5x_harness.resolve.exceptions import CodePlace, definition_of, is_users
-from t5x_harness.resolve.resolved import Resolved
-from t5x_harness.spec import Finding, Mode, Severity, Stage
+from t5x_harness.spec import Finding, Severity, Stage
 
-_TRAIN = "train_dataset_cfg"
 _NO_PAIR = "expected function with aux output"
 """The words of JAX about a loss function that does not return a pair."""
 
 
-def trace_step(run: Resolved, partitioner: Any, shapes: StateShapes) -> Finding | None:
+def trace_step(plan: Planned) -> Finding | None:
     """Traces a train step as T5X does before the first one, if code of the user's is in it.
 
     A trainer, a feature converter or a source of data of the user's own may need more than shapes, or give the model
     other features than it declares: then nothing is traced.
 
     Args:
-      run: the resolved config.
-      partitioner: T5X's partitioner on the slice's mesh.
-      shapes: the train state.
+      plan: the planned run.
 
     Returns:
       What the model's loss function returns in place of a loss and metrics; None if it is fine, or not known.
@@ -33,30 +31,19 @@ def trace_step(run: Resolved, partitioner: Any, shapes: StateShapes) -> Finding 
     Raises:
       Exception: what T5X would raise when it compiles the step.
     """
-    config, model = run.config, run.model
-    role = next((role for role in run.roles if role.parameter == _TRAIN), None)
-    if config.mode is not Mode.TRAIN or role is None or not _has_users_code(model):
+    config, model = plan.config, plan.run.model
+    if not _has_users_code(model):
         return None
-    trainer_cls, converter = config.build("trainer_cls"), model.FEATURE_CONVERTER_CLS
+    program = next((each for each in aot_run(plan).programs if each.name == TRAIN), None)
     own_data = config.entry_bindings().get("get_dataset_fn") is not None
-    if own_data or _package(converter) != "seqio" or getattr(trainer_cls, "__module__", "") != trainer.__name__:
+    if program is None or own_data or _package(model.FEATURE_CONVERTER_CLS) != "seqio":
         return None
-    lengths = run.lengths_of(role, run.tasks[role.parameter])
-    inputs, types = model_inputs(model, lengths, role.dataset.batch_size, role.dataset.pack)
-    state = shapes.initializer.global_train_state_shape
-    made = trainer_cls(
-        model=model,
-        train_state=state,
-        partitioner=partitioner,
-        eval_names=[],
-        summary_dir=None,
-        train_state_axes=shapes.initializer.train_state_axes,
-        rng=jax.random.PRNGKey(0),
-    )
-    batch = {name: jax.ShapeDtypeStruct(shape, types[name]) for name, shape in inputs.items()}
+    if getattr(config.build("trainer_cls"), "__module__", "") != trainer.__name__:
+        return None
     place = definition_of(model.loss_fn)
+    _, captured = capture(program, config, plan.partitioner)
     try:
-        _, metrics = jax.eval_shape(made._partitioned_train_step, state, batch)
+        _, metrics = jax.eval_shape(captured.function, *captured.arguments)
     except TypeError as error:
         if _NO_PAIR not in str(error) or place is None:
             raise
