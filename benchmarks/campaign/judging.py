@@ -15,6 +15,9 @@ BEFORE = (Stage.LINT, Stage.RESOLVE, Stage.PLAN)
 _NEUTRAL = ("mesh", "checkpoint")
 """Classes in which what is right changes nothing either."""
 
+_SHARES = ("DROPOUT_RATE", "dropout_rate")
+"""Above 1 everything is dropped, which four steps of a small network do not show."""
+
 _OWN = "RUN12"
 _CODES_OF_TIME = ("RUN06",)
 _UNNAMED = ("RUN01", "RUN12")
@@ -124,7 +127,7 @@ class Judgment:
         """Whether T5X accepts it and uses it."""
         if self.verdict.ending.is_silent:  # an error says of a wrong value that is not used that it is wrong
             return self.mutant.group in _NEUTRAL and not self.errors
-        return self.verdict.ending == "fine"
+        return self.verdict.ending == "fine" and self.mutant.names[-1].rpartition(".")[2] not in _SHARES
 
     @property
     def is_false_alarm(self) -> bool:

@@ -44,8 +44,19 @@ def refused_calls(config: GinConfig) -> Iterator[Finding]:
             continue
         calls.append(("the run of an action", getattr(action, "run", None), ("train_state",), False))
         calls.append(("the run of an action", getattr(action, "run", None), ("metrics_by_task",), True))
-    found = (_refused(*call) for call in calls)
-    yield from filter(None, found)
+    for what, function, names, by_name in calls:
+        if function is not None and not callable(function):
+            yield _uncalled(config, what, function)
+        elif (finding := _refused(what, function, names, by_name)) is not None:
+            yield finding
+
+
+def _uncalled(config: GinConfig, what: str, given: Any) -> Finding:
+    """Returns the finding about an object in the place of a function."""
+    key = config.find(what.partition(" ")[0])
+    at, name = config.place(config.owner(key))
+    message = f"{name or what} is an object of {type(given).__name__}, and T5X calls it"
+    return Finding("GIN37", Severity.ERROR, Stage.PLAN, message, at, "give a function by reference (@…)", name)
 
 
 def _actions(config: GinConfig) -> Iterator[Any]:

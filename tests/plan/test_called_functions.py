@@ -80,3 +80,10 @@ def test_a_writer_of_predictions_that_takes_too_little(plan: Plan) -> None:
 def test_a_function_that_takes_it_in_other_words(plan: Plan, lines: tuple[str, ...], text: str) -> None:
     result = plan(*lines, modules={"mine": text})
     assert result.outcome is Outcome.PASSED, result.findings
+
+
+def test_an_object_that_cannot_be_called(plan: Plan) -> None:
+    line = "train_script.train.summarize_config_fn = @seqio.ByteVocabulary()"
+    (error,) = plan(line).errors
+    assert (error.code, error.binding) == ("GIN37", "train.summarize_config_fn")
+    assert error.message == "train.summarize_config_fn is an object of ByteVocabulary, and T5X calls it"

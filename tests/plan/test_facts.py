@@ -218,7 +218,7 @@ WARM_UP = (*FROM_CHECKPOINT, "TRAIN_STEPS = 1_020_000", f"{SCHEDULE}.warmup_step
         ),
         pytest.param(
             (*WARM_UP, f"{SCHEDULE}.factors = 'linear_decay'", f"{SCHEDULE}.decay_factor = 0.00001"),
-            Severity.WARNING,
+            Severity.ERROR,
             "nothing is learnt",
             id="at-the-floor",
         ),

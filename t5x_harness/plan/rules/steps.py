@@ -128,7 +128,7 @@ def schedule_is_over(plan: Planned) -> Iterator[Found]:
             key,
             "let the schedule begin at the first step to train, or make it longer",
             # Another optimizer may have a rate of its own.
-            severity=Severity.ERROR if not rate.curve.highest[1] and rate.schedule.optimizer in _ADAPTIVE else None,
+            severity=Severity.ERROR if rate.schedule.optimizer in _ADAPTIVE else None,
         )
         return
     problem = _over(rate, is_own=_key_in_t5x(plan, "factors") is None)
