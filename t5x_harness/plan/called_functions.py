@@ -32,10 +32,10 @@ def refused_calls(config: GinConfig) -> Iterator[Finding]:
     calls = [(each, config.build(each), names, True) for each, names in _BY_NAME.get(config.mode, {}).items()]
     calls += [(each, config.build(each), names, False) for each, names in _IN_ORDER.get(config.mode, {}).items()]
     checkpoints = config.build("checkpoint_cfg") if config.mode is Mode.TRAIN else None
-    for part, names in (("restore", _RESTORED), ("save", _SAVED)):
+    for part, given in (("restore", _RESTORED), ("save", _SAVED)):
         functions = getattr(getattr(checkpoints, part, None), "state_transformation_fns", None)
         for function in functions if isinstance(functions, list | tuple) else ():
-            calls.append((f"state_transformation_fns when it {part}s", function, names, False))
+            calls.append((f"state_transformation_fns when it {part}s", function, given, False))
     for action in _actions(config):
         if isinstance(action, type):
             at, name = config.place(config.owner(BindingKey("", config.entry, "actions")))
