@@ -154,7 +154,7 @@ BROKEN = [
         "models/tiny_bytes.gin",
         Stage.RESOLVE,
         "SEQ09",
-        "feature inputs of task sample_translate and 1 more use SentencePieceVocabulary",
+        " and 1 more use SentencePieceVocabulary",
         "give the model the task's vocabulary",
         file="models/tiny_bytes.gin",
         at="VOCABULARY =",
