@@ -18,6 +18,8 @@ from t5x_harness.commands.main import COMMANDS, main, parser_of
 from t5x_harness.settings.options import RUNS
 from t5x_harness.vertex.closure import closure_of
 
+pytestmark = pytest.mark.stack  # serve imports what the emulated Google needs
+
 CONFIG = """\
 from __gin__ import dynamic_registration
 import __main__ as train_script
