@@ -16,7 +16,8 @@ _NEUTRAL = ("mesh", "checkpoint")
 """Classes in which what is right changes nothing either."""
 
 _SHARES = ("DROPOUT_RATE", "dropout_rate")
-"""Above 1 everything is dropped, which four steps of a small network do not show."""
+_BEYOND = ("huge", "infinite")
+"""Shares above 1: everything is dropped, which four steps of a small network do not show."""
 
 _OWN = "RUN12"
 _CODES_OF_TIME = ("RUN06",)
@@ -127,7 +128,9 @@ class Judgment:
         """Whether T5X accepts it and uses it."""
         if self.verdict.ending.is_silent:  # an error says of a wrong value that is not used that it is wrong
             return self.mutant.group in _NEUTRAL and not self.errors
-        return self.verdict.ending == "fine" and self.mutant.names[-1].rpartition(".")[2] not in _SHARES
+        name, word = self.mutant.names[-1].rpartition(".")[2], self.mutant.kind.partition(": ")[2]
+        is_beyond_all = name in _SHARES and word.startswith(_BEYOND)
+        return self.verdict.ending == "fine" and not is_beyond_all
 
     @property
     def is_false_alarm(self) -> bool:
