@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.resolve.exceptions import USER, definition_of
@@ -13,6 +13,7 @@ _SUMMARY = ("model_dir", "summary_writer", "step")
 _PREDICTIONS = ("path", "inferences", "task_ds", "mode", "vocabulary")
 _RESTORED = ("state_dict", "target_state_dict")
 _SAVED = ("state_dict", "parameter_infos")
+_TRANSFORMATIONS = "state_transformation_fns"
 
 _BY_NAME: Mapping[Mode, Mapping[str, Sequence[str]]] = {
     Mode.TRAIN: {"trainer_cls": _TRAINER},
@@ -27,35 +28,57 @@ _IN_ORDER: Mapping[Mode, Mapping[str, Sequence[str]]] = {
 """The same for what it passes in this order."""
 
 
+class _Call(NamedTuple):
+    """A call that T5X makes.
+
+    Attributes:
+      parameter: the parameter that what is called is bound to.
+      function: what is called.
+      names: the arguments.
+      by_name: whether they are passed by name.
+      what: what is called, in words.
+    """
+
+    parameter: str
+    function: Any
+    names: Sequence[str]
+    by_name: bool
+    what: str
+
+
 def refused_calls(config: GinConfig) -> Iterator[Finding]:
     """Yields each function or class of the user's own that cannot be called as T5X will."""
-    calls = [(each, config.build(each), names, True) for each, names in _BY_NAME.get(config.mode, {}).items()]
-    calls += [(each, config.build(each), names, False) for each, names in _IN_ORDER.get(config.mode, {}).items()]
-    checkpoints = config.build("checkpoint_cfg") if config.mode is Mode.TRAIN else None
-    for part, given in (("restore", _RESTORED), ("save", _SAVED)):
-        functions = getattr(getattr(checkpoints, part, None), "state_transformation_fns", None)
-        for function in functions if isinstance(functions, list | tuple) else ():
-            calls.append((f"state_transformation_fns when it {part}s", function, given, False))
+    for call in _calls(config):
+        if call.function is not None and not callable(call.function):
+            yield _uncalled(config, call)
+        elif (finding := _refused(call)) is not None:
+            yield finding
     for action in _actions(config):
         if isinstance(action, type):
             at, name = config.place(config.owner(BindingKey("", config.entry, "actions")))
             message = f"{action.__name__} in {name} is a class, and T5X needs an action of it"
             yield Finding("GIN20", Severity.ERROR, Stage.PLAN, message, at, f"write @{action.__name__}()", name)
-            continue
-        calls.append(("the run of an action", getattr(action, "run", None), ("train_state",), False))
-        calls.append(("the run of an action", getattr(action, "run", None), ("metrics_by_task",), True))
-    for what, function, names, by_name in calls:
-        if function is not None and not callable(function):
-            yield _uncalled(config, what, function)
-        elif (finding := _refused(what, function, names, by_name)) is not None:
-            yield finding
 
 
-def _uncalled(config: GinConfig, what: str, given: Any) -> Finding:
+def _calls(config: GinConfig) -> Iterator[_Call]:
+    for tables, by_name in ((_BY_NAME, True), (_IN_ORDER, False)):
+        for parameter, names in tables.get(config.mode, {}).items():
+            yield _Call(parameter, config.build(parameter), names, by_name, parameter)
+    checkpoints = config.build("checkpoint_cfg") if config.mode is Mode.TRAIN else None
+    for part, names in (("restore", _RESTORED), ("save", _SAVED)):
+        functions = getattr(getattr(checkpoints, part, None), _TRANSFORMATIONS, None)
+        for function in functions if isinstance(functions, list | tuple) else ():
+            yield _Call(_TRANSFORMATIONS, function, names, False, f"{_TRANSFORMATIONS} when it {part}s")
+    for action in _actions(config):
+        run = None if isinstance(action, type) else getattr(action, "run", None)
+        yield _Call("actions", run, ("train_state",), False, "the run of an action")
+        yield _Call("actions", run, ("metrics_by_task",), True, "the run of an action")
+
+
+def _uncalled(config: GinConfig, call: _Call) -> Finding:
     """Returns the finding about an object in the place of a function."""
-    key = config.find(what.partition(" ")[0])
-    at, name = config.place(config.owner(key))
-    message = f"{name or what} is an object of {type(given).__name__}, and T5X calls it"
+    at, name = config.place(config.owner(config.find(call.parameter)))
+    message = f"{name or call.what} is an object of {type(call.function).__name__}, and T5X calls it"
     return Finding("GIN37", Severity.ERROR, Stage.PLAN, message, at, "give a function by reference (@…)", name)
 
 
@@ -66,17 +89,18 @@ def _actions(config: GinConfig) -> Iterator[Any]:
         yield from listed if isinstance(listed, list | tuple) else ()
 
 
-def _refused(what: str, function: Any, names: Sequence[str], by_name: bool) -> Finding | None:
+def _refused(call: _Call) -> Finding | None:
     # Of a class, the initializer: the call of one that Gin has wrapped takes anything.
-    called: Any = getattr(function, "__init__", None) if isinstance(function, type) else function
+    is_class = isinstance(call.function, type)
+    called: Any = getattr(call.function, "__init__", None) if is_class else call.function
     place = definition_of(called)
     if place is None or place.party != USER:
         return None
-    owner = (None,) if isinstance(function, type) else ()
-    positional, named = (owner, dict.fromkeys(names)) if by_name else ((*owner, *names), {})
+    owner = (None,) if is_class else ()
+    positional, named = (owner, dict.fromkeys(call.names)) if call.by_name else ((*owner, *call.names), {})
     try:
         inspect.signature(called).bind_partial(*positional, **named)
     except TypeError as error:
-        message = f"{place} does not take what T5X passes to {what}: {error}"
-        return Finding("USR01", Severity.ERROR, Stage.PLAN, message, place.location, f"let it take {', '.join(names)}")
+        message, fix = f"{place} does not take what T5X passes to {call.what}: {error}", ", ".join(call.names)
+        return Finding("USR01", Severity.ERROR, Stage.PLAN, message, place.location, f"let it take {fix}")
     return None
