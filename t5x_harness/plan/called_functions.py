@@ -1,5 +1,6 @@
 """Functions and classes of the user's own that do not take the arguments that T5X passes them."""
 
+import copy
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ _IN_ORDER: Mapping[Mode, Mapping[str, Sequence[str]]] = {
     Mode.INFER: {"write_fn": _PREDICTIONS},
 }
 """The same for what it passes in this order."""
+_EVALUATES = (Mode.TRAIN, Mode.EVAL)
 
 
 class _Call(NamedTuple):
@@ -69,6 +71,13 @@ def _calls(config: GinConfig) -> Iterator[_Call]:
         functions = getattr(getattr(checkpoints, part, None), _TRANSFORMATIONS, None)
         for function in functions if isinstance(functions, list | tuple) else ():
             yield _Call(_TRANSFORMATIONS, function, names, False, f"{_TRANSFORMATIONS} when it {part}s")
+    if config.mode in _EVALUATES:
+        # Gin makes the objects of a value when it is copied.
+        loggers = copy.deepcopy(config.value(config.owner(config.find("logger_cls", "Evaluator"))))
+    else:
+        loggers = ()
+    for logger in loggers if isinstance(loggers, list | tuple) else ():
+        yield _Call("logger_cls", logger, ("output_dir",), True, "a logger")
     for action in _actions(config):
         run = None if isinstance(action, type) else getattr(action, "run", None)
         yield _Call("actions", run, ("train_state",), False, "the run of an action")

@@ -56,6 +56,8 @@ def failure_of(error: BaseException) -> tuple[str, str]:
     frames = [(file, frame.f_code.co_name) for file, frame in _seqio_frames(error)]
     if any(file == "loggers.py" for file, _ in frames):
         return "INF12", "return numbers, or the seqio.metrics value that is meant: Text, Image, Audio, Histogram"
+    if (logger := _own_logger(error)) is not None:
+        return "INF12", f"correct {type(logger).__name__}, or what it is given"
     if any(file == "metrics.py" and name in _POSTPROCESSING for file, name in frames):
         if re.search(r"unexpected keyword argument '(?:example|is_target)'", text):
             return "SEQ24", "let the postprocess function take **kwargs: SeqIO passes example=... and is_target=..."
@@ -84,7 +86,8 @@ def failure_in_stage(task: str, error: BaseException, stage: Stage) -> Finding:
         place.function in ("result", "_async_compute_metrics") for place in places(error)
     )
     code, late = _when(code, beside)
-    message = f"the metrics of task {task} cannot be computed: {_raised(error, code)}{late}"
+    done = "written" if code == "INF12" else "computed"
+    message = f"the metrics of task {task} cannot be {done}: {_raised(error, code)}{late}"
     return Finding(code, Severity.ERROR, stage, message, frame.location if frame else None, fix)
 
 
@@ -136,7 +139,7 @@ def _when(code: str, beside_training: bool) -> tuple[str, str]:
 
 
 def _raised(error: BaseException, code: str) -> str:
-    part = "its postprocess_fn" if code == "SEQ24" else "a metric function"
+    part = {"SEQ24": "its postprocess_fn", "INF12": "a logger"}.get(code, "a metric function")
     return f"{user_frame(error) or part} raised {error_text(root_cause(error))}"
 
 
@@ -207,6 +210,12 @@ def _unwritable(error: Exception) -> tuple[str, str]:
         return "", raised
     name, value = bad
     return name, f"{name} is {_short(getattr(value, 'value', value))}, not a number, and {raised}"
+
+
+def _own_logger(error: BaseException) -> Any:
+    """Returns the logger that SeqIO called when the exception came; None if it was not calling any."""
+    calling = (frame.f_locals.get("logger") for file, frame in _seqio_frames(error) if file == "evaluation.py")
+    return next((logger for logger in calling if isinstance(logger, seqio.Logger)), None)
 
 
 def _is_writable(value: Any) -> bool:

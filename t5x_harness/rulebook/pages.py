@@ -175,7 +175,21 @@ def _not_caught_page() -> str:
     for heading, rows in NOT_CAUGHT.items():
         lines += [f"## {heading}", "", "| code | what happens | why there is no rule |", "|---|---|---|"]
         lines += [*(f"| {code} | {title} | {reason} |" for code, (title, reason) in rows.items()), ""]
-    return "\n".join(lines)
+    lines += ["## What changes nothing", ""]
+    lines += paragraph(
+        "A value that a run never reads has a note (GIN38, GIN02 and others). These have none, because configs are "
+        "full of them and no job is lost: a binding that repeats the default, the same program in other words, a seed "
+        "where nothing is shuffled or dropped out, a limit that nothing reaches, and what only a later step would "
+        "show. `benchmarks/mistakes.py` counts them; the table is in [fidelity](../fidelity.md)."
+    )
+    lines += ["", "## Found by a run, at another line", ""]
+    lines += paragraph(
+        "Some mistakes in a user's own code end a stage before training or in it with the exception that T5X shows, "
+        "but at the line that uses the code: a feature converter that drops a feature, an optimizer's mask of another "
+        "structure than the parameters, a network whose logits have another rank, and a save transformation whose "
+        "arrays are none."
+    )
+    return "\n".join([*lines, ""])
 
 
 def _how_to_silence(code: str) -> Iterator[str]:

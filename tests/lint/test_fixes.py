@@ -3,7 +3,6 @@
 import os
 import stat
 import subprocess
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -275,25 +274,29 @@ _LINES = st.sampled_from(
 _ENDS = st.sampled_from(["\n", "\r\n", "\r"])
 
 
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Folder:
+    """Returns the folder of all examples, which write the same one file."""
+    return Folder(tmp_path_factory.mktemp("fixed"))
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.tuples(_LINES, _ENDS), max_size=16), st.booleans(), st.booleans())
 def test_any_config_is_fixed_once_and_only_in_the_lines_that_change(
-    lines: list[tuple[str, str]], whole: bool, ended: bool
+    scratch: Folder, lines: list[tuple[str, str]], whole: bool, ended: bool
 ) -> None:
     text = (RUN if whole else "") + "".join(line + end for line, end in lines)
     text = text if ended else text.rstrip("\r\n")
-    with tempfile.TemporaryDirectory() as path:
-        folder = Folder(Path(path))
-        (folder.path / "run.gin").write_bytes(text.encode())
-        files = _fix(folder, "run.gin", run_if=RunIf.STARTED).files
-        assert (folder.path / "run.gin").read_bytes() == text.encode()
-        if not files:
-            return
-        after = files[0].after
-        assert files[0].before == text
-        assert _is_ended(after) == _is_ended(text)
-        (folder.path / "run.gin").write_bytes(after.encode())
-        assert _fix(folder, "run.gin", run_if=RunIf.STARTED).files == ()
+    (scratch.path / "run.gin").write_bytes(text.encode())
+    files = _fix(scratch, "run.gin", run_if=RunIf.STARTED).files
+    assert (scratch.path / "run.gin").read_bytes() == text.encode()
+    if not files:
+        return
+    after = files[0].after
+    assert files[0].before == text
+    assert _is_ended(after) == _is_ended(text)
+    (scratch.path / "run.gin").write_bytes(after.encode())
+    assert _fix(scratch, "run.gin", run_if=RunIf.STARTED).files == ()
 
 
 @settings(max_examples=300, deadline=None)

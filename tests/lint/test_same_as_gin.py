@@ -4,7 +4,6 @@ import contextlib
 import functools
 import os
 import sys
-import tempfile
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -200,18 +199,38 @@ def _files(draw: st.DrawFn) -> tuple[dict[str, str], list[str], list[str]]:
     return files, runs, bindings
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a folder that has the module on disk, where the reader can find it, and is used for every example."""
+    folder = tmp_path_factory.mktemp("configs")
+    package = folder / "src" / _MODULE
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(_SOURCE, encoding="utf-8")
+    (package / "inner.py").write_text(_SOURCE, encoding="utf-8")
+    return folder
+
+
+@contextlib.contextmanager
+def _written(files: dict[str, str], folder: Path) -> Iterator[None]:
+    """Writes an example's files, and removes them afterwards."""
+    for file, text in files.items():
+        (folder / file).parent.mkdir(exist_ok=True)
+        (folder / file).write_text(text, encoding="utf-8", newline="")
+    try:
+        yield
+    finally:
+        for file in files:
+            (folder / file).unlink()
+
+
 @pytest.mark.filterwarnings("ignore:invalid escape sequence")
 @settings(max_examples=200, deadline=None)
 @given(_files())
 @example(({"run.gin": "A = {'': @nothing.fun, '': 1}\n"}, ["run.gin"], []))
 @example(({"run.gin": "fun:\n  x = 1\n  y = {'': @nothing.fun, '': 1}\n"}, ["run.gin"], []))
-def test_the_final_bindings_are_those_of_gin(config: tuple[dict[str, str], list[str], list[str]]) -> None:
+def test_the_final_bindings_are_those_of_gin(folder: Path, config: tuple[dict[str, str], list[str], list[str]]) -> None:
     files, runs, bindings = config
-    with tempfile.TemporaryDirectory() as name, _dummies(), contextlib.chdir(name):
-        folder = Path(name)
-        for file, text in files.items():
-            (folder / file).parent.mkdir(exist_ok=True)
-            (folder / file).write_text(text, encoding="utf-8")
+    with _written(files, folder), _dummies(), contextlib.chdir(folder):
         gin.add_config_file_search_path("search")
         complaint = _gin_complaint(runs, bindings)
         program = _read_with_dummies(folder, runs, bindings)
@@ -232,7 +251,7 @@ _OF_READING = frozenset({"GIN07", "GIN10", "GIN11", "GIN13", "GIN14", "GIN15", "
 @settings(max_examples=80, deadline=None)
 @given(_files(), st.data())
 def test_a_slip_is_an_error_where_gin_refuses_it(
-    config: tuple[dict[str, str], list[str], list[str]], data: st.DataObject
+    folder: Path, config: tuple[dict[str, str], list[str], list[str]], data: st.DataObject
 ) -> None:
     files, runs, _ = config
     name = data.draw(st.sampled_from(sorted(files)))
@@ -240,13 +259,10 @@ def test_a_slip_is_an_error_where_gin_refuses_it(
     at = data.draw(st.integers(0, len(text) - 1))
     put = data.draw(st.sampled_from(["", text[at] * 2, text[at : at + 2][::-1], *_SLIPS]))
     files[name] = text[:at] + put + text[at + data.draw(st.integers(0, 1)) :]
-    with tempfile.TemporaryDirectory() as folder, _dummies(), contextlib.chdir(folder):
-        for file, content in files.items():
-            Path(file).parent.mkdir(exist_ok=True)
-            Path(file).write_text(content, encoding="utf-8", newline="")
+    with _written(files, folder), _dummies(), contextlib.chdir(folder):
         gin.add_config_file_search_path("search")
         complaint = _gin_complaint(runs, [])
-        program = _read_with_dummies(Path(folder), runs, [])
+        program = _read_with_dummies(folder, runs, [])
         result = lint_program(program)
     errors = [f"{f.location}: {f.code} {f.message}" for f in result.errors if f.code in _OF_READING]
     if complaint is None:
@@ -275,10 +291,5 @@ def _gin_complaint(runs: list[str], bindings: list[str]) -> str | None:
 
 
 def _read_with_dummies(folder: Path, runs: list[str], bindings: list[str]) -> GinProgram:
-    """Reads with the module on disk, where the reader can find it."""
-    package = folder / "src" / _MODULE
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text(_SOURCE, encoding="utf-8")
-    (package / "inner.py").write_text(_SOURCE, encoding="utf-8")
     spec = RunSpec(tuple(runs), tuple(bindings), search_paths=("search",), python_path=("src",), cwd=os.fspath(folder))
     return read(spec, t5x_parent=None)

@@ -28,6 +28,18 @@ class Stop(trainer.BaseAction):
     def run(self, train_state, metrics):
         return False
 """
+LOGGER = ("import mine", "import seqio", "seqio.Evaluator.logger_cls = [@mine.Log]")
+LOG = """\
+import seqio
+
+
+class Log(seqio.Logger):
+    def __init__(self, folder):
+        super().__init__(folder)
+
+    def __call__(self, *arguments):
+        pass
+"""
 SAVING = ("import mine", "utils.SaveCheckpointConfig.state_transformation_fns = [@mine.f]")
 
 
@@ -38,6 +50,7 @@ SAVING = ("import mine", "utils.SaveCheckpointConfig.state_transformation_fns = 
         (BOUND_SUMMARY, "def f(model_dir, writer):\n    pass\n", 1, "summary_writer"),
         (ACTION, STOP, 5, "metrics_by_task"),
         (ACTION, STOP.replace("run(self, train_state, metrics)", "stop(self)"), 4, "Stop"),
+        (LOGGER, LOG, 5, "output_dir"),
         (SAVING, "def f(state_dict):\n    return state_dict\n", 1, "parameter_infos"),
     ],
 )
@@ -74,6 +87,7 @@ def test_a_writer_of_predictions_that_takes_too_little(plan: Plan) -> None:
         (BOUND_SUMMARY, "def f(*arguments):\n    pass\n"),
         (BOUND_TRAINER, TRAINER.replace("(self, model", "(self, *, model").replace("=None)", "=None, **more)")),
         (ACTION, STOP.replace("metrics)", "metrics_by_task, **more)")),
+        (LOGGER, LOG.replace("self, folder", "self, output_dir").replace("(folder)", "(output_dir)")),
         (SAVING, "import functools\n\nf = functools.partial(lambda a, b, c: (b, c), 1)\n"),
     ],
 )

@@ -349,6 +349,13 @@ def test_a_module_that_the_users_module_needs_is_reported_at_its_import(find: Fi
     assert "python_path" in (error.fix or "")
 
 
+def test_operations_that_pack_are_installed(find: Find) -> None:
+    error = find("SEQ29", FILES, "train/utils.DatasetConfig.use_custom_packing_ops = True")
+    assert error.message == "train data is packed by the operations of tensor2tensor, which is not installed"
+    assert error.binding == "train/utils.DatasetConfig.use_custom_packing_ops"
+    assert error.fix == "set train/utils.DatasetConfig.use_custom_packing_ops = False"
+
+
 def test_a_task_module_that_is_misspelt_gets_the_closest(find: Find) -> None:
     files = {"project/__init__.py": "", "project/tasks.py": "", **FILES}
     error = find("GIN15", files, "MIXTURE_OR_TASK_MODULE = 'project.taks'")

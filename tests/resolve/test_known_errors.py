@@ -16,9 +16,11 @@ from t5x import infer, trainer, utils
 from tasks_in_text import raised
 
 from t5x_harness.resolve.exceptions import causes, error_text, one_line
+from t5x_harness.resolve.explanation import explain
 from t5x_harness.resolve.known_errors import KNOWN_ERRORS, reword
 from t5x_harness.rulebook.codes import RUN_CODES
 from t5x_harness.rulebook.rules import all_codes
+from t5x_harness.spec import Stage
 
 BYTES = seqio.Feature(seqio.ByteVocabulary())
 PAIR = {"inputs": BYTES, "targets": BYTES}
@@ -210,6 +212,33 @@ def test_what_the_evaluator_raises(register: Callable[..., seqio.Task]) -> None:
         "a metric function has the positional arguments ('predictions', 'targets'), from which SeqIO cannot tell what "
         "to call it with",
     )
+
+
+def test_what_a_logger_of_the_users_own_raises(register: Callable[..., seqio.Task], tmp_path: Path) -> None:
+    class Log(seqio.Logger):
+        def __call__(self, **_: Any) -> None:
+            raise FileNotFoundError("nowhere to write")
+
+    def pair(split: str, shuffle_files: bool, seed: int | None = None) -> tf.data.Dataset:
+        return tf.data.Dataset.from_tensors({"inputs": "ab", "targets": "c"})
+
+    source = seqio.FunctionDataSource(pair, splits=("train",))
+    register("logged", source=source, metric_fns=[lambda targets, predictions: {"count": len(predictions)}])
+    evaluator = seqio.Evaluator(
+        "logged", seqio.EncDecFeatureConverter(pack=False), eval_split="train", logger_cls=[Log], log_dir=str(tmp_path)
+    )
+
+    def evaluate() -> None:
+        def predict(dataset: tf.data.Dataset) -> list[tuple[int, list[int]]]:
+            return [(index, [1]) for index, _ in enumerate(dataset)]
+
+        evaluator.evaluate(compute_metrics=True, step=0, predict_fn=predict, score_fn=predict)[0].result()
+
+    finding = explain(raised(evaluate), Stage.EVAL, None)
+    assert finding.code == "INF12"
+    assert finding.message.startswith("the metrics of task logged cannot be written: ")
+    assert finding.message.endswith(" raised FileNotFoundError: nowhere to write"), finding.message
+    assert finding.fix == "correct Log, or what it is given"
 
 
 def test_too_few_files_for_the_shards(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -193,10 +194,11 @@ _NOT_PACKING_MODEL = (
 
 @Rule(
     "SEQ29",
-    "packing that the model's feature converter cannot do",
+    "packing that cannot be done",
     why=(
         "T5X's run configs say `pack = True`. Your own converter without `PACKING_FEATURE_DTYPES`, or with "
-        "pass-through features, is refused when the job reads its data."
+        "pass-through features, is refused when the job reads its data. So is `use_custom_packing_ops = True` where "
+        "tensor2tensor, whose compiled operations SeqIO then uses, is not installed."
     ),
     bad=training(*_NOT_PACKING_MODEL, files=_NOT_PACKING, at="include 't5x/configs/runs/pretrain.gin'"),
     good=training(
@@ -207,12 +209,17 @@ _NOT_PACKING_MODEL = (
     ),
 )
 def packing(run: Resolved) -> Iterator[Found]:
-    """Finds each packed dataset that the converter cannot pack; predictions and inference never pack."""
+    """Finds each packed dataset that cannot be packed; predictions and inference never pack."""
     converter = getattr(run.model, "FEATURE_CONVERTER_CLS", None)
     if converter is None or run.config.mode is not Mode.TRAIN:
         return
     for role in run.roles:
         if not role.dataset.pack or run.has_evaluator(role):
+            continue
+        if role.dataset.use_custom_packing_ops and importlib.util.find_spec("tensor2tensor") is None:
+            message = f"{role.name} data is packed by the operations of tensor2tensor, which is not installed"
+            key = role.key(run.config, "use_custom_packing_ops")
+            yield Found(message, key, f"set {role.scope}/utils.DatasetConfig.use_custom_packing_ops = False")
             continue
         try:
             converter(pack=True, use_custom_packing_ops=role.dataset.use_custom_packing_ops)
