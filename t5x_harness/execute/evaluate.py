@@ -27,7 +27,7 @@ from t5x_harness.gin.values import format_value
 from t5x_harness.plan.stored_tree import StoredLayout, layout_of
 from t5x_harness.resolve.datasets import few_examples, task_features
 from t5x_harness.spec import Finding, Measure, Mode, Severity
-from t5x_harness.upstream.t5x import CountedBatches, Observed, observe
+from t5x_harness.upstream.t5x import Observed, WatchedBatches, observe
 
 LOGGERS = (seqio.PyLoggingLogger, seqio.TensorBoardLogger, seqio.JSONLogger)
 
@@ -101,7 +101,9 @@ def _evaluate_loss(run: PreparedRun, given: Mapping[str, Any], report: StageRepo
         rng=jax.random.PRNGKey(0),
     )
     batches: list[None] = []
-    trainer.eval({n: CountedBatches(d.as_numpy_iterator(), lambda: batches.append(None)) for n, d in datasets.items()})
+    trainer.eval(
+        {n: WatchedBatches(d.as_numpy_iterator(), lambda _: batches.append(None)) for n, d in datasets.items()}
+    )
     trainer.close()
     report.idle = f"{len(batches)} batches of {role.source} were evaluated, and no loss was written"
     report.fact("checkpoint", os.path.basename(checkpoint))

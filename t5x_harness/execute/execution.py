@@ -218,8 +218,13 @@ class Execution:
             report.not_checked += self.standins.take_doubts()
         return report.result().to_json()
 
-    def open_config(self) -> Registrations:
-        """Parses the config, with stand-ins for anything out of reach here; returns where its tasks were registered."""
+    def open_config(self, standins: tuple[Path, int | None] | None = None) -> Registrations:
+        """Parses the config, with stand-ins for anything out of reach here; returns where its tasks were registered.
+
+        Args:
+          standins: the folder of another process's stand-ins, which are used, and the number of rows of the model's
+            embedding that they fit; None to generate them.
+        """
         import seqio
 
         from t5x_harness.resolve.datasets import Registrations
@@ -228,7 +233,8 @@ class Execution:
         self.workspace.mkdir(parents=True, exist_ok=True)
         if self.spec.settings.tfds_data_dir:
             seqio.set_tfds_data_dir_override(self.spec.settings.tfds_data_dir)
-        self.standins = StandIns(self.spec, self.workspace / "standin", rows_in_text(self._read_program()))
+        folder, rows = standins or (self.workspace / "standin", rows_in_text(self._read_program()))
+        self.standins = StandIns(self.spec, folder, rows)
         self.standins.install()
         registrations = Registrations.record()
         self.config = parse(self.spec, Path(self.runtime.location).parent)
@@ -273,6 +279,11 @@ class Execution:
         """The folder that the run writes into; known once the config is parsed."""
         assert self.output is not None
         return self.output
+
+    @property
+    def recorded(self) -> Path:
+        """The file that the training is recorded in, if the run is going to repeat it."""
+        return self.workspace / Stage.RESUME.value / "reference.jsonl"
 
     def trained_checkpoint(self) -> str:
         """Returns the last checkpoint that training wrote.

@@ -39,6 +39,7 @@ class PreparedRun:
       first_step: the step that training starts from.
       steps: the number of steps to train.
       examples: the number of examples of each task that evaluation and inference read; None for all.
+      changes: what differs from the config.
     """
 
     config: GinConfig
@@ -50,6 +51,7 @@ class PreparedRun:
     first_step: int
     steps: int
     examples: int | None
+    changes: Sequence[Change]
 
     def role(self, parameter: str) -> DataRole:
         """Returns the dataset that is bound to a parameter of the entry point."""
@@ -151,7 +153,8 @@ def prepare(
     total = config.value(config.owner_of("total_steps")) if training else 0
     relative = config.value(config.owner_of("relative_steps")) if training else 0
     to_train = relative or (total - first if isinstance(total, int) else 0)
-    return PreparedRun(config, model, partitioner, roles, full, shapes, first, to_train, examples)
+    changes = tuple(report.changes)
+    return PreparedRun(config, model, partitioner, roles, full, shapes, first, to_train, examples, changes)
 
 
 def _take_few_devices(plan: Planned, report: StageReport) -> None:

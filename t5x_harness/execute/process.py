@@ -15,7 +15,7 @@ from t5x_harness.execute.output import checkpoints_in, json_lines, output_key, s
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import find_initial
-from t5x_harness.spec import Change, Mode, Reason, Stage
+from t5x_harness.spec import Change, Changed, Mode, Reason, Stage
 
 
 def open_run(argument: Mapping[str, Any], progress: Progress) -> SimpleNamespace:
@@ -26,7 +26,7 @@ def open_run(argument: Mapping[str, Any], progress: Progress) -> SimpleNamespace
     """
     run = open_execution(argument, progress)
     stages = {stage.value: functools.partial(run_stage, run, stage) for stage in Stage}
-    others = {each.__name__: functools.partial(each, run) for each in (job, programs, artifacts)}
+    others = {each.__name__: functools.partial(each, run) for each in (job, programs, artifacts, repeatable)}
     return SimpleNamespace(**stages, **others)
 
 
@@ -150,6 +150,33 @@ def artifacts(run: Execution) -> dict[str, Any]:
         "operative_config": config.read_text(encoding="utf-8") if config.is_file() else "",
         "model_dir": str(model_dir),
         "runtime": str(run.runtime),
+    }
+
+
+def repeatable(run: Execution) -> dict[str, Any]:
+    """Returns what another process needs to repeat the training; see :class:`~t5x_harness.resume.stage.Repeatable`."""
+    small, config = run.small, run.config
+    assert small is not None
+    assert config is not None
+    save = config.build("checkpoint_cfg").save
+    dtype = str(getattr(save, "dtype", None) or "")
+    changed = {change.binding for change in small.changes if change.what is Changed.BINDING}
+    return {
+        "bindings": [f"{key.short} = {value!r}" for key, value in config.items() if key.short in changed],
+        "output": output_key(config).short,
+        "address": run.written.address,
+        "local": str(run.written.local),
+        "is_in_bucket": run.written.is_in_bucket,
+        "standins": str(run.standins.folder) if run.standins else "",
+        "embedding_rows": run.standins.rows if run.standins else None,
+        "data_axis": small.partitioner.mesh.shape["data"],
+        "examples": small.examples,
+        "first_step": small.first_step,
+        "last_step": run.trained.step if run.trained else small.first_step,
+        "record": str(run.recorded),
+        "saves_dataset": bool(getattr(save, "save_dataset", False)),
+        "save_dtype": "" if dtype == "float32" else dtype,
+        "hardware_rng": bool(config.value(config.owner_of("use_hardware_rng"))),
     }
 
 

@@ -15,11 +15,12 @@ from t5x import train as train_module
 
 from t5x_harness.execute.execution import Execution, Trained
 from t5x_harness.execute.output import checkpoints_in, scalars_in
+from t5x_harness.execute.record import Recorder
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.work import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.resolve.datasets import few_examples
-from t5x_harness.upstream.t5x import count_batches
+from t5x_harness.upstream.t5x import watch_batches
 
 _SAMPLE = 4096
 """The number of values of each array that are compared. In a model that trains, all values of some array change."""
@@ -36,6 +37,8 @@ def train_stage(run: Execution, report: StageReport) -> None:
     small, output = run.prepared(report), run.written
     counter = _Counter(small.first_step, lambda step: run.progress({"stage": "train", "step": step, "of": small.steps}))
     trainer_cls = small.config.build("trainer_cls")
+    if trainer_cls is not None and run.spec.settings.resume:
+        trainer_cls = Recorder(run.recorded).watch(trainer_cls)
     watched = {} if trainer_cls is None else {"trainer_cls": counter.watch(trainer_cls)}
     with few_examples(small.all_tasks, small.examples):
         step, state = gin.get_configurable(train_module.train)(**watched)
@@ -96,13 +99,13 @@ class _Counter:
             if (given := kwargs.get("train_state")) is not None:
                 self.began = int(given.step)
                 self.params = sampled(given.params)
-            if count_batches(trainer, self._taken):
+            if watch_batches(trainer, self._taken):
                 self.batches = 0
             return trainer
 
         return make
 
-    def _taken(self) -> None:
+    def _taken(self, _: Any) -> None:
         self.batches = (self.batches or 0) + 1
         self._on_step(self.batches)
 

@@ -57,7 +57,8 @@ class JobExecutor:
         self._local = local
         self._order = order
         self._jobs = jobs
-        self.settings: Mapping[str, Any] = {"tpu_numerics": False, "aot": aot}  # a TPU computes the numbers anyway
+        # A TPU computes the numbers anyway, and a job is not killed to see whether it goes on.
+        self.settings: Mapping[str, Any] = {"tpu_numerics": False, "resume": False, "aot": aot}
         self._why_unseen = why_unseen
         self._sent: _Sent | StageResult | None = None  # a result if the job was not sent
         self._executed: Mapping[Stage, StageResult] = {}

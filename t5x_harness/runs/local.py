@@ -81,6 +81,8 @@ class LocalExecutor:
             process = self._opened(run)
             if stage is Stage.AOT:  # in processes other than the run's own
                 return self._compile_ahead(run)
+            if stage is Stage.RESUME:
+                return self._resume(run)
             answer = process.call(stage.value, timeout=self._timeout, on_progress=run.tell)
         except (WorkerError, ServerError) as error:
             self._is_broken = True
@@ -155,13 +157,15 @@ class LocalExecutor:
                 self._process.needed = self._google.server_of(self._google_env)
         return self._process
 
-    def _start(self, factory: str, workspace: Path, spec: RunSpec, env: Mapping[str, str | None]) -> RunProcess:
+    def _start(
+        self, factory: str, workspace: Path, spec: RunSpec, env: Mapping[str, str | None], **argument: Any
+    ) -> RunProcess:
         workspace.mkdir(parents=True, exist_ok=True)
         cwd = os.path.abspath(spec.cwd)
         log = workspace / _LOG
         return self._zygote.start(
             factory,
-            {"spec": spec.to_json(), "workspace": str(workspace), "log": str(log)},
+            {"spec": spec.to_json(), "workspace": str(workspace), "log": str(log), **argument},
             log=log,
             cwd=cwd,
             env={**self._env, **env},
@@ -178,6 +182,20 @@ class LocalExecutor:
             return StageResult(Stage.AOT, Outcome.NOT_RUN, not_checked=(missing,))
         described, compiler = self.aot(run)
         return compile_run(described, run.spec, compiler)
+
+    def _resume(self, run: Run) -> StageResult:
+        """Runs the stage resume, in which the run's training is repeated in processes that are killed."""
+        from t5x_harness.resume.stage import Repeatable, Repeater, resume_run
+
+        process = self._opened(run)
+        training = Repeatable.from_json(process.call("repeatable", timeout=self._timeout))
+        metrics = decode_fields(RunResult, process.call("artifacts", timeout=_ARTIFACT_SECONDS))["metrics"]
+
+        def start(factory: str, folder: Path, spec: RunSpec, **argument: Any) -> RunProcess:
+            return self._start(factory, folder, spec, {}, **argument)
+
+        repeater = Repeater(run.spec, training, start, run.workspace, self._timeout, run.tell)
+        return resume_run(run.spec, training, metrics, repeater)
 
     def _broken(self, run: Run, stage: Stage, error: WorkerError | ServerError) -> StageResult:
         """Makes the result of a stage that the run's process did not finish."""

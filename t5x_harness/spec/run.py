@@ -146,6 +146,16 @@ class RunSettings(JsonValue):
         bare=AotMode.DEPTHS,
         commands=RUNNING,
     )
+    resume: bool = option(
+        False,
+        "train once more, kill the process on the way, restart it, and compare it with the training that ran through: "
+        "state, batches, metrics and files. In pytest an item of each train config",
+        "off",
+        pytest=True,
+        ini=True,
+        key=True,
+        commands=("run",),
+    )
     until: Stage | None = option(
         None,
         f"the last stage of each config, of {', '.join(Stage)}; tests that call t5x_run run all of theirs",

@@ -29,13 +29,17 @@ class StandIns:
 
     Args:
       spec: the spec of the run, with its policy and declared rows.
-      folder: the folder for generated files; no other run uses it.
+      folder: the folder for generated files; no other run uses it. What it has already is not generated again.
       rows: the number of rows of the model's embedding; None if it is not known.
+
+    Attributes:
+      folder: the argument, as is ``rows``.
     """
 
     def __init__(self, spec: RunSpec, folder: Path, rows: int | None) -> None:
+        self.folder = folder
+        self.rows = rows
         self._policy = spec.settings.standins
-        self._folder = folder
         self._samples = [Samples.from_text(text) for text in spec.settings.samples]
         self._changes: list[Change] = []
         self._not_checked: list[str] = []
@@ -80,7 +84,7 @@ class StandIns:
             elif isinstance(task.source, seqio.TfdsDataSource):
                 batch = dataset.batch_size
                 made = sources.generate_tfds(
-                    task.source, self._folder / "tfds", self._policy, batch if isinstance(batch, int) else 0
+                    task.source, self.folder / "tfds", self._policy, batch if isinstance(batch, int) else 0
                 )
                 for one in made:
                     self._note_tfds(task.name, one)

@@ -219,40 +219,50 @@ def report_steps(trainer: ModuleType, report: Callable[[int], None]) -> None:
     def train(self: Any, batch_iter: Iterator[Any], *args: Any, **options: Any) -> Any:
         given = signature.bind(self, batch_iter, *args, **options).arguments
         steps = itertools.count(int(given.get("start_step") or 0) + 1)
-        return original(self, CountedBatches(batch_iter, lambda: report(next(steps))), *args, **options)
+        return original(self, WatchedBatches(batch_iter, lambda _: report(next(steps))), *args, **options)
 
     base.train = train
 
 
-def count_batches(trainer: Any, taken: Callable[[], None]) -> bool:
-    """Makes a trainer's train loop call a function for each batch, and returns whether it does.
+def watch_batches(trainer: Any, taken: Callable[[Any], None], before: Callable[[], None] | None = None) -> bool:
+    """Makes a trainer's train loop report its batches, and returns whether it does.
 
     A trainer of a fork whose loop is not ``train(batch_iter, …)`` stays unchanged.
+
+    Args:
+      trainer: the trainer.
+      taken: a function that is called with each batch when it is taken.
+      before: a function that is called before each batch is taken; None for none.
     """
     train = getattr(trainer, "train", None)
     if train is None:
         return False
 
-    def counted(batch_iter: Iterator[Any], *rest: Any, **options: Any) -> Any:
-        return train(CountedBatches(batch_iter, taken), *rest, **options)
+    def watched(batch_iter: Iterator[Any], *rest: Any, **options: Any) -> Any:
+        return train(WatchedBatches(batch_iter, taken, before), *rest, **options)
 
-    trainer.train = counted
+    trainer.train = watched
     return True
 
 
-class CountedBatches:
-    """Calls a function when a batch is taken, and otherwise behaves like the iterator that it wraps."""
+class WatchedBatches:
+    """Calls functions when a batch is taken, and otherwise behaves like the iterator that it wraps."""
 
-    def __init__(self, inner: Iterator[Any], taken: Callable[[], None]) -> None:
+    def __init__(
+        self, inner: Iterator[Any], taken: Callable[[Any], None], before: Callable[[], None] | None = None
+    ) -> None:
         self._inner = inner
         self._taken = taken
+        self._before = before
 
-    def __iter__(self) -> CountedBatches:
+    def __iter__(self) -> WatchedBatches:
         return self
 
     def __next__(self) -> Any:
+        if self._before is not None:
+            self._before()
         batch = next(self._inner)
-        self._taken()
+        self._taken(batch)
         return batch
 
     def __getattr__(self, name: str) -> Any:

@@ -94,7 +94,7 @@ def test_a_page_does_not_repeat_the_common_files() -> None:
 
 def test_every_code_of_how_a_run_went_is_listed() -> None:
     sources = [path for folder in ("t5x_harness", "plugin") for path in (REPOSITORY / folder).rglob("*.py")]
-    named = r'"((?:AOT|RUN|USR)\d\d)"'
+    named = r'"((?:AOT|RES|RUN|USR)\d\d)"'
     used = {code for path in sources for code in re.findall(named, path.read_text(encoding="utf-8"))}
     assert used - set(all_codes()) == set(RUN_CODES)
 

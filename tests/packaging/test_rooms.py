@@ -12,7 +12,7 @@ from structure import PACKAGE, arrows_of, circle, modules_of, names_of_modules
 
 FILES = {"__init__", "__main__", "variables", "version"}
 ROOMS = (
-    *("__init__", "__main__", "plugin", "fixtures", "commands", "auxiliary", "runs", "execute", "conversion"),
+    *("__init__", "__main__", "plugin", "fixtures", "commands", "auxiliary", "runs", "resume", "execute", "conversion"),
     *("caching", "settings", "rulebook", "aot", "plan", "resolve"),
     *("promotion", "standins", "vertex", "lint", "report", "findings", "workers", "doctor", "bootstrap", "google"),
     *("gin", "upstream", "runtime", "slices", "sample_tasks", "buckets", "spec", "system", "variables"),

@@ -14,9 +14,9 @@ from t5x_harness.upstream.t5x import (
     T5XLacks,
     before_finalizing,
     before_restoring,
-    count_batches,
     install_mesh,
     report_steps,
+    watch_batches,
 )
 
 
@@ -66,17 +66,17 @@ def test_a_fork_that_restores_otherwise_is_refused() -> None:
         before_restoring(module("t5x.utils"), lambda path, arguments: None)
 
 
-def test_batches_are_counted_as_the_loop_draws_them() -> None:
+def test_batches_are_watched_as_the_loop_draws_them() -> None:
     class Trainer:
         def train(self, batch_iter: Iterator[int], num_steps: int) -> int:
             return sum(next(batch_iter) for _ in range(num_steps))
 
-    drawn: list[None] = []
+    drawn: list[int | str] = []
     trainer = Trainer()
-    count_batches(trainer, lambda: drawn.append(None))
+    assert watch_batches(trainer, drawn.append, lambda: drawn.append("next"))
     assert trainer.train(iter([3, 4, 5]), num_steps=2) == 7
-    assert len(drawn) == 2
-    count_batches(object(), lambda: drawn.append(None))  # as in a fork whose loop has another name
+    assert drawn == ["next", 3, "next", 4]
+    assert not watch_batches(object(), drawn.append)  # as in a fork whose loop has another name
 
 
 def test_a_parsed_config_is_changed_before_it_is_locked() -> None:

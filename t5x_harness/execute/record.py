@@ -1,0 +1,121 @@
+"""A record of a training, line by line in a file, which is complete up to the moment at which the process dies."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from flax import traverse_util
+
+from t5x_harness.upstream.t5x import watch_batches
+
+_BYTES = 8
+"""The length of a digest. Two rows of a training have the same by chance about once in 2**64 / rows**2 trainings."""
+
+
+class Recorder:
+    """Records the batches and the states of a training.
+
+    Each line of the file is a JSON object. ``{"began", "state"}`` is the state that the trainer was given,
+    ``{"step", "rows"}`` a batch that it took at this step, and ``{"reached", "state"}`` the state after a call of its
+    train loop. ``rows`` has a digest of each example of the batch that this process holds, and ``state`` a digest and
+    the Euclidean norm of each array.
+
+    Args:
+      file: the file, which is appended to, as a process that goes on with a training writes into the same one.
+      before_step: a function that is called with each step before its batch is taken; None for none.
+    """
+
+    def __init__(self, file: Path, before_step: Callable[[int], None] | None = None) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        self._file = file.open("a", encoding="utf-8", buffering=1)  # each line is written as it ends
+        self._before_step = before_step or (lambda step: None)
+        self._step = 0
+
+    def watch(self, trainer_cls: Any) -> Callable[..., Any]:
+        """Returns the same trainer, which is recorded if its loop is ``train(batch_iter, num_steps, start_step)``."""
+
+        def make(*args: Any, **kwargs: Any) -> Any:
+            trainer = trainer_cls(*args, **kwargs)
+            if watch_batches(trainer, self._taken, lambda: self._before_step(self._step)):
+                train = trainer.train
+
+                def recorded(*rest: Any, **options: Any) -> Any:
+                    self._step = int(trainer.train_state.step)
+                    summary = train(*rest, **options)
+                    self._write({"reached": int(trainer.train_state.step), "state": digests(trainer.train_state)})
+                    return summary
+
+                trainer.train = recorded
+            self._write({"began": int(trainer.train_state.step), "state": digests(trainer.train_state)})
+            return trainer
+
+        return make
+
+    def _taken(self, batch: Mapping[str, Any]) -> None:
+        self._write({"step": self._step, "rows": rows_of(batch)})
+        self._step += 1
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+
+
+def rows_of(batch: Mapping[str, Any]) -> list[str]:
+    """Returns a digest of each example of a batch, by its features in the order of their names.
+
+    Args:
+      batch: arrays of shape [examples, ...] by feature; global arrays count with the rows that this process holds.
+    """
+    parts = [_rows(batch[name]) for name in sorted(batch)]
+    return [_digest(part[row] for part in parts) for row in range(len(parts[0]) if parts else 0)]
+
+
+def digests(state: Any) -> dict[str, list[Any]]:
+    """Returns the digest and the Euclidean norm of each array of a train state, by its path.
+
+    Args:
+      state: a ``TrainState``. Of an array that several processes hold, the part of this process counts. A single whole
+        number counts without its dtype and shape: T5X restores the step as a float32.
+    """
+    flat: dict[str, Any] = traverse_util.flatten_dict(dict(state.state_dict()), sep="/")
+    values = {path: _local(value) for path, value in flat.items() if hasattr(value, "shape")}
+    return {path: [_digest([_plain(value)]), _norm(value)] for path, value in values.items()}
+
+
+def _digest(arrays: Any) -> str:
+    digest = hashlib.blake2b(digest_size=_BYTES)
+    for array in arrays:
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def _plain(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if value.size == 1 and value.dtype.kind in "iuf" and float(value.item()).is_integer():
+        return np.array(int(value.item()), np.int64)
+    return value
+
+
+def _norm(value: np.ndarray[Any, Any]) -> float:
+    if not np.issubdtype(value.dtype, np.number) and value.dtype.kind != "V":  # bfloat16 is of kind V
+        return 0.0
+    return float(np.linalg.norm(value.astype(np.float64).reshape(-1)))
+
+
+def _local(value: Any) -> np.ndarray[Any, Any]:
+    """Returns an array, or the values of a global array that this process holds, as a vector of its shards in order."""
+    if not isinstance(value, jax.Array) or value.is_fully_addressable:
+        return np.asarray(value)
+    shards = {str(shard.index): np.asarray(shard.data) for shard in value.addressable_shards}  # copies count once
+    return np.concatenate([shards[index].reshape(-1) for index in sorted(shards)])
+
+
+def _rows(value: Any) -> np.ndarray[Any, Any]:
+    """Returns an array, or the rows of a global array, divided by rows alone, that this process holds."""
+    if not isinstance(value, jax.Array) or value.is_fully_addressable:
+        return np.asarray(value)
+    shards = {shard.index[0].start or 0: np.asarray(shard.data) for shard in value.addressable_shards}
+    return np.concatenate([shards[start] for start in sorted(shards)])

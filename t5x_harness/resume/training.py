@@ -1,0 +1,81 @@
+"""A training at the sizes of a run's own stages, in a process of its own, which may be ended on the way."""
+
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import seqio
+
+from t5x_harness.execute.command_line import as_t5x
+from t5x_harness.execute.execution import Progress, open_execution
+from t5x_harness.execute.output import scalars_in
+from t5x_harness.resolve.explanation import explain, log_traceback
+from t5x_harness.resume.stage import Repeatable
+from t5x_harness.spec import Stage
+from t5x_harness.upstream.t5x import install_mesh
+
+
+class Training:
+    """Trains as T5X's own program would, and records what it does.
+
+    Args:
+      argument: the argument of :func:`~t5x_harness.execute.execution.open_execution`, with a spec that has the sizes of
+        the run's own stages, and ``training``, a :class:`~t5x_harness.resume.stage.Repeatable` as JSON.
+      progress: a function that receives progress events.
+    """
+
+    def __init__(self, argument: Mapping[str, Any], progress: Progress) -> None:
+        self._run = open_execution(argument, progress)
+        self._training = Repeatable.from_json(argument["training"])
+        install_mesh(self._run.slice, self._training.data_axis)
+
+    def train(self, record: str, local: str, kill_at: int | None) -> dict[str, Any]:
+        """Trains from the newest checkpoint in MODEL_DIR to the last step.
+
+        Args:
+          record: the file that the training is recorded in.
+          local: MODEL_DIR on this machine's disk.
+          kill_at: the step at which this process is killed, before it takes the batch; None for never.
+
+        Returns:
+          ``step``, which it ended at, and ``metrics``, the scalars in MODEL_DIR by tag and step; or ``finding``, the
+          mistake that ended it, as JSON.
+        """
+        import gin
+        from t5x import train as train_module
+
+        from t5x_harness.execute.record import Recorder
+        from t5x_harness.resolve.datasets import few_examples
+
+        def before_step(step: int) -> None:
+            if step == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        run = self._run
+        try:
+            with as_t5x(run.spec, run.runtime.location):
+                run.open_config((Path(self._training.standins), self._training.embedding_rows))
+                assert run.config is not None
+                tasks = list(self._tasks())
+                recorder = Recorder(Path(record), before_step)
+                watched = {"trainer_cls": recorder.watch(run.config.build("trainer_cls"))}
+                with few_examples(tasks, self._training.examples):
+                    step, _ = gin.get_configurable(train_module.train)(**watched)
+        except Exception as error:  # anything that the user's code or T5X raises
+            log_traceback(error)
+            return {"finding": explain(error, Stage.RESUME, run.config).to_json()}
+        return {"step": int(step), "metrics": scalars_in(Path(local))}
+
+    def _tasks(self) -> Iterator[seqio.Task]:
+        """Yields the tasks of the run, which read stand-ins as those of the run's own stages do."""
+        from t5x_harness.resolve.datasets import roles_of, tasks_of
+
+        run = self._run
+        assert run.config is not None
+        assert run.standins is not None
+        for role in roles_of(run.config):
+            tasks = tasks_of(role)
+            run.standins.take_places(role.dataset, tasks)
+            yield from tasks

@@ -1,0 +1,192 @@
+"""A training that is killed and restarted: bugs that only a restart shows are found, each with its cause."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from local_run import LocalRun
+
+from t5x_harness.spec import Finding, Outcome, Severity, Stage, StageResult
+
+Backend = Callable[..., LocalRun]
+Resumed = Callable[..., StageResult]
+
+SAVED = "utils.SaveCheckpointConfig.save_dataset = True\n"
+OWN_TRAINER = """
+import mine
+train_script.train.trainer_cls = @mine.Trainer
+mine.Trainer.num_microbatches = None
+mine.Trainer.learning_rate_fn = @utils.create_learning_rate_scheduler()
+"""
+
+
+@pytest.fixture
+def resumed(backend: Backend, train_text: str, tmp_path: Path) -> Resumed:
+    """Trains a config, kills and restarts it, and returns the result of the comparison."""
+
+    def run(extra: str = SAVED, module: str = "") -> StageResult:
+        if module:
+            (tmp_path / "mine.py").write_text(module)
+        text = train_text.replace("USE_CACHED_TASKS", f"{extra}USE_CACHED_TASKS")
+        made = backend(text.replace("eval_period = 2", "eval_period = 4"), resume=True)
+        made.passed(Stage.RESOLVE, Stage.PLAN, Stage.TRAIN, Stage.EVAL, Stage.INFER)
+        return made.stage(Stage.RESUME)
+
+    return run
+
+
+def only(result: StageResult) -> Finding:
+    (finding,) = result.errors
+    return finding
+
+
+def test_a_training_goes_on_to_the_bit(resumed: Resumed) -> None:
+    result = resumed()
+    assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
+    assert (result.findings, result.not_checked) == ((), ())
+    facts = dict(result.facts)
+    assert facts["killed"] == "before step 4, with checkpoint_0, checkpoint_2"
+    assert facts["went on from"] == "checkpoint_2; 1 step trained twice"
+    assert facts["examples"] == "trained twice: 0, never: 0"
+    assert facts["compared"] == "the states of 2 steps after the restart, equal to the bit"
+    assert "equal except for times" in facts["metrics"]
+    assert result.exercised == 2
+
+
+@pytest.mark.journey
+def test_without_the_position_of_the_data_it_is_said_what_cannot_repeat(resumed: Resumed) -> None:
+    result = resumed("")
+    assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
+    (note,) = result.findings
+    assert (note.code, note.severity) == ("RES03", Severity.NOTE)
+    said = r"after a restart, the data begins anew: of 32 examples, ([1-9]\d*) are trained twice and \1 never"
+    assert re.fullmatch(said, note.message), note.message
+    assert result.not_checked == ("the steps after a restart: they have other batches than without one",)
+
+
+LOST_POSITION = """
+import clu.data
+import tensorflow as tf
+
+tf.train.Checkpoint.read = lambda self, path: type("Read", (), {"assert_consumed": lambda self: None})()
+clu.data.dataset_iterator.TfDatasetIterator.load = lambda self, path: None
+"""
+CLOCK = """
+import time
+
+import numpy as np
+import seqio
+import ref_tasks
+import tensorflow as tf
+
+
+def source(split, shuffle_files=False, seed=None):
+    order = np.random.default_rng(time.time_ns()).permutation(200)
+    texts = [str(number) for number in order]
+    return tf.data.Dataset.from_tensor_slices({"inputs": texts, "targets": texts})
+
+
+seqio.TaskRegistry.add(
+    "clock",
+    source=seqio.FunctionDataSource(source, splits=("train", "validation")),
+    preprocessors=[seqio.preprocessors.tokenize, seqio.preprocessors.append_eos],
+    output_features=ref_tasks._PAIR,
+    metric_fns=[],
+)
+"""
+STEP_OFF_BY_ONE = """
+import jax.numpy as jnp
+from t5x import trainer
+
+
+class Trainer(trainer.Trainer):
+    def __init__(self, model, train_state, **rest):
+        if int(train_state.step):
+            train_state = train_state.replace_step(jnp.asarray(int(train_state.step) + 1))
+        super().__init__(model=model, train_state=train_state, **rest)
+"""
+LOST_SLOTS = """
+import jax
+import jax.numpy as jnp
+from t5x import trainer
+
+
+class Trainer(trainer.Trainer):
+    def __init__(self, model, train_state, **rest):
+        if int(train_state.step):
+            state = train_state.state_dict()
+            state["state"]["param_states"] = jax.tree.map(jnp.zeros_like, state["state"]["param_states"])
+            train_state = train_state.restore_state(state)
+        super().__init__(model=model, train_state=train_state, **rest)
+"""
+STEPS_OF_THE_PROCESS = """
+import jax
+from t5x import trainer
+
+
+class Trainer(trainer.Trainer):
+    def __init__(self, model, train_state, **rest):
+        self.first = int(train_state.step)
+        super().__init__(model=model, train_state=train_state, **rest)
+
+    def _get_step_rng(self, step):
+        return super()._get_step_rng(step - self.first)
+"""
+COUNTED_TWICE = """
+import json
+import os
+
+from t5x import trainer
+
+
+class Trainer(trainer.Trainer):
+    def __init__(self, summary_dir, **rest):
+        super().__init__(summary_dir=summary_dir, **rest)
+        self.file = os.path.join(summary_dir, "tokens.json")
+        self.steps = json.load(open(self.file)) if os.path.exists(self.file) else 0
+
+    def train(self, batch_iter, num_steps, start_step=None):
+        summary = super().train(batch_iter, num_steps, start_step=start_step)
+        self.steps += num_steps
+        json.dump(self.steps, open(self.file, "w"))
+        self.train_metrics_manager.write_scalar("steps_in_all", self.steps, int(self.train_state.step))
+        return summary
+"""
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize(
+    ("extra", "module", "code", "says"),
+    [
+        (SAVED + "import mine\n", LOST_POSITION, "RES03", "the batch of step 2 is not the one that an uninterrupted"),
+        (SAVED + OWN_TRAINER, STEP_OFF_BY_ONE, "RES01", "training went on from step 3, and checkpoint_2 was complete"),
+        (SAVED + OWN_TRAINER, LOST_SLOTS, "RES02", "optimizer slots, zeros now: state/param_states/"),
+        (
+            f"{SAVED}{OWN_TRAINER}DROPOUT_RATE = 0.1\n",
+            STEPS_OF_THE_PROCESS,
+            "RES04",
+            "from the same state and the same batches, the restarted training reached another state at step 3",
+        ),
+        (SAVED + OWN_TRAINER, COUNTED_TWICE, "RES05", "train/steps_in_all at step 3 is 3, and 4 after a restart"),
+        (
+            f"{SAVED}train_script.train.relative_steps = 4\n",
+            "",
+            "RES07",
+            "training ended at step 6 after a restart, and at step 4 without one",
+        ),
+    ],
+    ids=["position", "step", "slots", "generator", "metrics", "relative steps"],
+)
+def test_a_bug_of_restarts_is_named(resumed: Resumed, extra: str, module: str, code: str, says: str) -> None:
+    error = only(resumed(extra, module))
+    assert error.code == code, error
+    assert says in error.message
+
+
+@pytest.mark.journey
+def test_data_that_takes_its_order_from_the_clock_is_named(resumed: Resumed) -> None:
+    result = resumed(f"import mine\nMIXTURE_OR_TASK_NAME = 'clock'\n{SAVED}", CLOCK)
+    (warning,) = [finding for finding in result.findings if finding.severity is Severity.WARNING]
+    assert warning.code == "RES03"
+    assert "the data does not repeat: with the same seed, the batch of step 0 was another one" in warning.message
