@@ -30,7 +30,7 @@ COMMANDS: Mapping[str, str] = {
     "doctor": "check this Python environment for clashes, each with its fix",
     "convert": "write a checkpoint as a folder of transformers or as safetensors, and back",
     "cache": "preprocess SeqIO tasks once, into files that USE_CACHED_TASKS = True reads",
-    "explain": "say what the code of a finding means, with a bad and a good example",
+    "explain": "say what the code of a finding means, or what the log of a job died of",
 }
 """The commands and their summaries. The module with a command's name has its EPILOG, add_arguments and main.
 

@@ -1,7 +1,7 @@
 """Every code that a text of this project may name, in one place, with its meaning and where it is found.
 
 A code belongs to a rule of the first stages, a job on Vertex AI, a check of ``t5x-harness doctor``, the course of a
-run, or a failure that nothing finds, with the reason.
+run, a text in the log of a job, or a failure that nothing finds, with the reason.
 """
 
 import dataclasses
@@ -15,6 +15,7 @@ from t5x_harness.findings.rule import Rule
 from t5x_harness.google.vertex.validation.judging import service_rules
 from t5x_harness.google.vertex.validation.rules import SpecRule, read_table
 from t5x_harness.rulebook.rules import all_rules
+from t5x_harness.symptoms.table import symptom_codes
 from t5x_harness.vertex.job_rules import job_rules
 
 RUN_CODES: Mapping[str, str] = {
@@ -181,7 +182,7 @@ def checks_by_code() -> dict[str, Check]:
 
 
 def every_code() -> dict[str, CodeSummary]:
-    """Returns every code: those of rules, jobs, the doctor's checks and runs, then those of failures nothing finds."""
+    """Returns every code: of rules, jobs, the doctor's checks, runs and logs, then of failures that nothing finds."""
     rules = rules_by_code().items()
     rows = (row for group in NOT_CAUGHT.values() for row in group.items())
     return {
@@ -190,5 +191,6 @@ def every_code() -> dict[str, CodeSummary]:
         **{code: CodeSummary(check.command, "", check.title) for code, check in checks_by_code().items()},
         **{code: CodeSummary("any", "error", title) for code, title in RUN_CODES.items()},
         **{code: CodeSummary("auxiliary", *about) for code, about in AUXILIARY_CODES.items()},
+        **{code: CodeSummary("log", "error", about.title) for code, about in symptom_codes().items() if about.title},
         **{code: CodeSummary("not found", "", title) for code, (title, _) in rows},
     }

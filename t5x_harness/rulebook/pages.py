@@ -24,6 +24,7 @@ from t5x_harness.rulebook.codes import (
 )
 from t5x_harness.rulebook.example_text import BASE_PAGE, base_page, example, marked
 from t5x_harness.spec import Severity
+from t5x_harness.symptoms.table import symptom_codes
 
 _LEVELS: Mapping[bool, str] = {
     True: "error: the service refuses the job",
@@ -42,6 +43,14 @@ def explained(code: str) -> str:
     Raises:
       KeyError: there is no such code.
     """
+    symptoms = symptom_codes()
+    if code in symptoms and symptoms[code].title:
+        return "\n".join([f"# {code}: {symptoms[code].title}", "", *_in_logs(code)])
+    own = _without_logs(code)
+    return "\n".join([own, *_in_logs(code)]) if code in symptoms else own
+
+
+def _without_logs(code: str) -> str:
     rules, checks = rules_by_code(), checks_by_code()
     if code in rules:
         return page(code, rules[code])
@@ -59,6 +68,19 @@ def explained(code: str) -> str:
         return f"# {code}: {title}\n\n{what} See docs/auxiliary-jobs.md.\n"
     title, reason = next(group[code] for group in NOT_CAUGHT.values() if code in group)
     return f"# {code}: {title}\n\nNothing finds it in a config before it runs: {reason}.\n"
+
+
+def _in_logs(code: str) -> Iterator[str]:
+    """Yields the section on how the log of a job shows a code."""
+    about = symptom_codes()[code]
+    yield from ("## In the log of a job", "")
+    yield from (*paragraph(f"The likely cause: {about.cause}."), "")
+    yield from (*paragraph(f"The fix: {about.fix}."), "")
+    yield from ("`t5x-harness explain --log FILE` recognizes it by these texts:", "")
+    yield from (f"- `{text}`" for text in dict.fromkeys(text.has for text in about.texts if not text.is_exit))
+    if about.statuses:
+        yield f"- a process that ends with status {' or '.join(about.statuses)}"
+    yield ""
 
 
 def page(code: str, rules: Sequence[Rule], *, whole: bool = True) -> str:
@@ -154,6 +176,13 @@ def index(found: Mapping[str, Sequence[Rule]]) -> str:
         "|---|---|",
     ]
     lines += [f"| {code} | {text} |" for code, text in RUN_CODES.items()]
+    lines += ["", "## What jobs die of", ""]
+    lines += paragraph(
+        "`t5x-harness explain --log FILE` finds these in the log of a job, by the texts of JAX, libtpu, T5X, orbax, "
+        "tensorstore, Linux and Vertex AI. `t5x-harness explain CODE` has the cause, the fix and the texts:"
+    )
+    lines += ["", "| code | what happened |", "|---|---|"]
+    lines += [f"| {code} | {about.title} |" for code, about in symptom_codes().items() if about.title]
     lines += ["", "## Auxiliary jobs", ""]
     lines += ["`t5x-harness auxiliary` finds these in what it is asked for, or avoids them:", ""]
     lines += ["| code | severity | what it says |", "|---|---|---|"]

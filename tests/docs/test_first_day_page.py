@@ -53,3 +53,17 @@ def test_the_problem_matcher_takes_what_lint_prints(
     assert (warning[pattern["file"]], warning[pattern["line"]]) == ("run.gin", "2")
     assert warning[pattern["severity"]] == "warning"
     assert warning[pattern["message"]].startswith("nothing reads the macro UNREAD = 1")
+
+
+def test_a_log_is_explained_as_shown(
+    page: str, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = next(block for block in blocks(page, "shell") if "explain --log job.log" in block)
+    recorded = (repository / "tests/reference/logs/host_1_killed.log").read_text()
+    (tmp_path / "job.log").write_text(
+        f"[task 0] Training: step 20\n[task 1] Training: step 20\n{recorded}", encoding="utf-8"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    assert main(shlex.split(command)[1:]) == 0
+    assert capsys.readouterr().out == next(block for block in blocks(page, "text") if "job.log" in block)

@@ -15,7 +15,7 @@ ROOMS = (
     *("__init__", "__main__", "plugin", "fixtures", "commands", "auxiliary", "runs", "resume", "execute", "conversion"),
     *("caching", "settings", "rulebook", "aot", "plan", "resolve"),
     *("promotion", "standins", "vertex", "lint", "report", "findings", "workers", "doctor", "bootstrap", "google"),
-    *("gin", "upstream", "runtime", "slices", "sample_tasks", "buckets", "spec", "system", "variables"),
+    *("gin", "upstream", "runtime", "slices", "sample_tasks", "symptoms", "buckets", "spec", "system", "variables"),
     "version",
 )
 """The rooms from top to bottom."""

@@ -1,0 +1,168 @@
+"""Reads a log line by line, and keeps what may explain its end: little, however long the log is."""
+
+import dataclasses
+from collections.abc import Iterable, Iterator
+
+from t5x_harness.symptoms.log_lines import LogLine
+from t5x_harness.symptoms.table import SymptomText, progress, progress_parts, symptom_codes
+from t5x_harness.symptoms.tracebacks import LoggedException, TracebackReader
+
+_GOES_ON = 5
+"""After as many lines of progress, what a host logged before did not end it. The first ones may have been under way."""
+
+_MOST_HOSTS = 4096
+_MOST_NAMED = 64
+_MOST_REPLACED = 20
+_MOST_BETWEEN = 3
+"""The most lines between a text and the hosts that it names."""
+
+_TAIL = 3
+_WEIGHTS = {"cause": 0, "notice": 1, "death": 2, "effect": 3, "echo": 4}
+
+
+@dataclasses.dataclass
+class FoundText:
+    """A text of the table that was found in a line.
+
+    Attributes:
+      text: the text.
+      line: the line.
+      start: where in the line it begins.
+      values: the groups of its pattern.
+      hosts: the numbers of the hosts that it names.
+      last: what the host whose line it is logged last as it went on.
+      steps: how many lines of progress that host logged since.
+    """
+
+    text: SymptomText
+    line: LogLine
+    start: int
+    values: dict[str, str]
+    hosts: list[int]
+    last: str
+    steps: int = 0
+
+
+@dataclasses.dataclass
+class _Writer:
+    """What was read of one host.
+
+    Attributes:
+      last: the last line of progress.
+      exceptions: its exceptions.
+      naming: the text whose hosts the next lines name, if there is one.
+      between: how many lines were read since, without a host.
+    """
+
+    last: str = ""
+    exceptions: TracebackReader = dataclasses.field(default_factory=TracebackReader)
+    naming: FoundText | None = None
+    between: int = 0
+
+
+class LogReader:
+    """Reads the lines of a log; of each text it keeps the first occurrence for each host that did not go on after it.
+
+    Attributes:
+      lines: how many lines were read.
+      tail: the last lines that are not blank.
+    """
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.tail: list[str] = []
+        self._replaced: list[FoundText] = []
+        self._texts = [text for code in symptom_codes().values() for text in code.texts]
+        self._parts = tuple(dict.fromkeys(text.has for text in self._texts))
+        self._progress, self._progress_parts = progress(), progress_parts()
+        self._writers: dict[str, _Writer] = {}
+        self._found: dict[tuple[str, str, str], FoundText] = {}
+
+    @property
+    def found(self) -> list[FoundText]:
+        """The texts that were found, in the order of their lines, after which their hosts did not go on."""
+        return [found for found in self._found.values() if found.steps < _GOES_ON]
+
+    @property
+    def survived(self) -> list[FoundText]:
+        """The texts that were found after which their hosts went on, in the order of their lines."""
+        survived = [found for found in self._found.values() if found.steps >= _GOES_ON]
+        return sorted([*self._replaced, *survived], key=lambda found: found.line.number)
+
+    def exceptions(self) -> Iterator[LoggedException]:
+        """Yields the last exception of each host, unless it went on after it."""
+        for writer in self._writers.values():
+            if (last := writer.exceptions.last) and last.steps < _GOES_ON:
+                yield last
+
+    def last_of(self, writer: str) -> str:
+        """Returns the last line of progress of a host, by its name; empty if there is none."""
+        return self._writers[writer].last if writer in self._writers else ""
+
+    def text_of(self, line: str) -> tuple[SymptomText, dict[str, str], int] | None:
+        """Returns the text that says the most of those in a line, its groups and where it begins; None if none is."""
+        best = None
+        for text in self._texts:
+            if text.has in line and (best is None or _WEIGHTS[text.role] < _WEIGHTS[best[0].role]):
+                match = text.pattern.search(line)
+                best = (text, {k: v or "" for k, v in match.groupdict().items()}, match.start()) if match else best
+        return best
+
+    def read(self, line: LogLine) -> None:
+        """Reads the next line."""
+        self.lines, text = line.number, line.text
+        if not text or text.isspace():
+            return
+        self.tail = [*self.tail[1 - _TAIL :], text]
+        writer = self._writers.get(line.writer)
+        if writer is None:
+            if len(self._writers) == _MOST_HOSTS:
+                return
+            writer = self._writers[line.writer] = _Writer()
+        if writer.naming:
+            self._name_hosts(writer, writer.naming, text)
+        writer.exceptions.read(line, writer.last)
+        if _has(text, self._progress_parts) and (step := self._progress.search(text)):
+            self._go_on(line.writer, writer, step[0])
+        elif _has(text, self._parts) and not (writer.exceptions.in_frames and text[0].isspace()):
+            self._find(line, writer)
+
+    def _name_hosts(self, writer: _Writer, found: FoundText, text: str) -> None:
+        match = found.text.next.fullmatch(text.strip()) if found.text.next else None
+        if match and len(found.hosts) < _MOST_NAMED:
+            found.hosts.append(int(match[1]))
+        writer.between += not match
+        if not match and (found.hosts or writer.between > _MOST_BETWEEN):
+            writer.naming = None
+
+    def _go_on(self, name: str, writer: _Writer, step: str) -> None:
+        writer.last = step
+        for found in self._found.values():
+            found.steps += found.line.writer == name
+        if last := writer.exceptions.last:
+            last.steps += 1
+
+    def _find(self, line: LogLine, writer: _Writer) -> None:
+        if not (best := self.text_of(line.text)):
+            return
+        text, values, start = best
+        host = values.pop("host", "")
+        key = (text.code, text.role, f"{line.writer} {host}")
+        earlier = self._found.get(key)
+        if earlier and earlier.steps < _GOES_ON:
+            return
+        if earlier and len(self._replaced) < _MOST_REPLACED:
+            self._replaced.append(earlier)
+        found = FoundText(text, line, start, values, [int(host)] if host else [], writer.last)
+        self._found.pop(key, None)
+        self._found[key] = found
+        if text.next and not host:
+            writer.naming, writer.between = found, 0
+
+
+def _has(text: str, parts: Iterable[str]) -> bool:
+    """Returns whether a text has one of the parts. Most of the time of a long log is spent here."""
+    for part in parts:  # noqa: SIM110 - a generator in any() takes twice as long
+        if part in text:
+            return True
+    return False

@@ -1,0 +1,520 @@
+"""The texts of jobs that died are recognized: those recorded from JAX's processes, and those that users reported."""
+
+import json
+import tracemalloc
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+from t5x_harness.resolve.known_errors import KnownError, reword
+from t5x_harness.rulebook.codes import AUXILIARY_CODES, NOT_CAUGHT, RUN_CODES, every_code, rules_by_code
+from t5x_harness.symptoms.log_lines import log_lines, text_lines
+from t5x_harness.symptoms.recognize import Symptom, read_log, recognize
+from t5x_harness.symptoms.table import progress, progress_parts, symptom_codes
+
+LOGS = Path(__file__).parents[1] / "reference" / "logs"
+
+RECORDED = {
+    "barrier_skipped": ("POD16", 1, "host 1 did not reach the barrier save_5 in time"),
+    "host_0_killed": ("POD13", 0, "host 0 no longer answers host 1"),
+    "host_0_killed_in_collective": ("POD13", 0, "host 0 no longer answers host 1"),
+    "host_1_ends_later": ("POD19", 1, "host 1 still ran when the others had ended"),
+    "host_1_killed": ("POD12", 1, "host 1 stopped sending heartbeats"),
+    "host_1_late": ("POD15", 1, "host 1 did not publish its devices (cpu:local_topology/cpu/1) in time"),
+    "host_1_raised": ("RUN01", 1, "host 1 stopped with ValueError: planted, raised at host.py:27"),
+    "host_1_restarted": ("POD14", 1, "host 1 was started again while the others still ran"),
+    "host_1_stopped": ("POD12", 1, "host 1 stopped sending heartbeats"),
+    "host_2_of_3_killed": ("POD12", 2, "host 2 stopped sending heartbeats"),
+    "only_host_0_started": (
+        "POD15",
+        0,
+        "host 0 waited for the other hosts until its time limit, and they did not all start",
+    ),
+    "only_host_1_started": (
+        "POD15",
+        1,
+        "host 1 waited for the other hosts until its time limit, and they did not all start",
+    ),
+    "other_barrier": ("POD16", 0, "host 0 was at the barrier train:end, and another host at a different one"),
+    "other_data": ("POD04", 0, "the hosts' data differs: element shapes do not agree"),
+    "other_shapes": ("POD11", 0, "host 0 received an array of another size than its own in a collective"),
+    "preemption_service_off": (
+        "POD18",
+        0,
+        "host 0 asked for a preemption sync point, and the preemption service is not running",
+    ),
+    "sigterm": ("POD17", 1, "host 1 received SIGTERM at 2026-11-27T17:06:29.458791386+00:00"),
+}
+"""What each recorded log died of. Its file's name says what was done to two or three processes."""
+
+REPORTED = {
+    "UserWarning: TPU backend initialization is taking more than 60.0 seconds. Did you run your code": (
+        "POD01",
+        "a host waited more than 60.0 seconds for the TPU of its slice",
+    ),
+    "RuntimeError: ABORTED: The TPU is already in use by process with pid 271. Not attempting to load libtpu.so": (
+        "POD02",
+        "a host cannot open its TPU: process 271 holds it",
+    ),
+    "ABORTED: The TPU is already in use by another process probably owned by another user. Run": (
+        "POD02",
+        "a host cannot open its TPU: another process holds it",
+    ),
+    "libtpu.so already in use by another process probably owned by another user.": (
+        "POD02",
+        "a host cannot open its TPU: another process holds it",
+    ),
+    "INTERNAL: Couldn't open iommu group /dev/vfio/0": (
+        "POD02",
+        "a host cannot open its TPU: the device is held by another process",
+    ),
+    "AssertionError: Dataset lengths do not agree across hosts.. Expected: [3 4]; got: 3.": (
+        "POD04",
+        "the hosts' data differs: lengths do not agree",
+    ),
+    "AssertionError: Eval step mismatch across hosts. Check for empty dataset shard.. Expected: [1 -1]; got: 1.": (
+        "POD04",
+        "the hosts do not have the same number of evaluation batches",
+    ),
+    "AssertionError: `seed` is not same across hosts; 3 has a seed of 7": (
+        "POD04",
+        "the hosts were given different seeds for the dataset",
+    ),
+    "Megascale hang detected: Timed out waiting for 4 graphs to complete at launch_id 13650.": (
+        "POD06",
+        "the slices wait for each other: 4 programs did not finish in time",
+    ),
+    "TPU Execute is taking a long time. This might be due to a deadlock between multiple TPU cores": (
+        "POD06",
+        "a program has run on the TPU of a host for very long: its cores may wait for each other",
+    ),
+    "ValueError: UNKNOWN: Gloo all-reduce failed: [gloo/transport/tcp/buffer.cc:81] Timed out waiting 30000ms": (
+        "POD06",
+        "a host waited in vain for the others in all-reduce",
+    ),
+    "UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats): /job:jax_worker/replica:0/task:3": (
+        "POD12",
+        "host 3 stopped sending heartbeats",
+    ),
+    "UNAVAILABLE: Task /job:jax_worker/replica:0/task:37 heartbeat timeout. This indicates that the remote task": (
+        "POD12",
+        "host 37 stopped sending heartbeats",
+    ),
+    "UNKNOWN: Gloo AllGather failed: [gloo/transport/tcp/pair.cc:598] Connection closed by peer [10.0.0.2]:28048": (
+        "POD12",
+        "a host lost its connection to another host in AllGather: Connection closed by peer",
+    ),
+    "RuntimeError: [external/gloo/gloo/transport/tcp/pair.cc:538] Read error [10.0.0.2]:1: Connection reset by peer": (
+        "POD12",
+        "a host lost its connection to another host: Connection reset by peer",
+    ),
+    "Terminating process because the JAX distributed service detected fatal errors. This most likely indicates": (
+        "POD12",
+        "a host ended itself, because the coordination service reported that another host failed",
+    ),
+    "Terminating process because the coordinator detected missing heartbeats. This most likely indicates": (
+        "POD12",
+        "a host ended itself, because the coordination service missed heartbeats",
+    ),
+    "Killed": ("POD12", "the shell reports that a process of a host was killed (SIGKILL)"),
+    "start.sh: line 3: 25559 Killed                  python3 -m t5x.train": (
+        "POD12",
+        "the shell reports that a process of a host was killed (SIGKILL)",
+    ),
+    "The replica workerpool0-0 exited with a non-zero status of 137.": (
+        "POD12",
+        "the process of a host was ended by SIGKILL (status 137)",
+    ),
+    "##### Command execution on worker 2 failed with exit status 137. Continuing.": (
+        "POD12",
+        "the process of host 2 was ended by SIGKILL (status 137)",
+    ),
+    "[task 1] exit status -9": ("POD12", "the process of host 1 was ended by SIGKILL (status -9)"),
+    "Failed to send RPC to coordination service. Either the leader task was preempted/died/restarted unexpectedly": (
+        "POD13",
+        "host 0 no longer answers a host",
+    ),
+    "Leader incarnation ID mismatch: the coordination  leader (usually slice 0 task 0) has restarted.": (
+        "POD13",
+        "host 0 was started again while the others were still running",
+    ),
+    "Coordination service has stopped. RecordHeartbeat() from task: 3": (
+        "POD13",
+        "the coordination service of host 0 had stopped when RecordHeartbeat was called",
+    ),
+    "ABORTED: /job:jax_worker/replica:0/task:3 unexpectedly tried to connect with a different incarnation. It has": (
+        "POD14",
+        "host 3 was started again while the others still ran",
+    ),
+    "ABORTED: Heartbeat: Incarnation ID mismatch: expecting 1 but got 2": (
+        "POD14",
+        "a host was started again while the others still ran",
+    ),
+    "Different local topology for node 2 has been set previously, possibly before a restart.": (
+        "POD14",
+        "host 2 was started again while the others still ran",
+    ),
+    "An unexpected peer shows up in the launch group with a different launch id than the current group leader.": (
+        "POD14",
+        "the hosts' TPUs were not given the same program: one host was started again, or runs other code",
+    ),
+    "DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect. Timed out task names:": (
+        "POD15",
+        "a host waited for the other hosts until its time limit, and they did not all start",
+    ),
+    "DEADLINE_EXCEEDED: Connect() timed out after 5m with 31 attempts.": (
+        "POD15",
+        "a host could not connect to host 0 in 5m",
+    ),
+    "DEADLINE_EXCEEDED: GetKeyValue() timed out with key: cpu:global_topology/cpu and duration: 5m": (
+        "POD15",
+        "a host waited in vain for cpu:global_topology/cpu, which another host has to publish",
+    ),
+    "TimeoutError: Timed out while waiting for barrier save_5": (
+        "POD16",
+        "a host waited in vain for the others at the barrier save_5",
+    ),
+    "Received preemption notice with death_time 2026-11-27T17:06:59+00:00": (
+        "POD17",
+        "a host was given notice that its machine goes away at 2026-11-27T17:06:59+00:00",
+    ),
+    "*** SIGTERM received by PID 12 (TID 12) on cpu 3 from PID 1; stack trace: ***": (
+        "POD17",
+        "process 12 of a host received SIGTERM",
+    ),
+    "t5x.trainer.PreemptionError": (
+        "POD17",
+        "a host stopped with T5X's PreemptionError, which writes an emergency checkpoint first",
+    ),
+    '{"protoPayload": {"methodName": "compute.instances.preempted"}}': ("POD17", "a machine was preempted"),
+    "train-0 container exited with code 143": ("POD17", "the process of a host was ended by SIGTERM (status 143)"),
+    "Barrier failed because service is shutting down. Barrier_id: eval_3": (
+        "POD19",
+        "a host was at the barrier eval_3 when the coordination service ended",
+    ),
+    "INTERNAL: Shutdown barrier has failed.": ("POD19", "the hosts did not end together: the shutdown barrier failed"),
+    "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again.": (
+        "POD20",
+        "the machines of workerpool0 ran out of memory",
+    ),
+    "kernel: Out of memory: Killed process 1234 (python3) total-vm:99999kB": (
+        "POD20",
+        "the kernel of a host killed process 1234 (python3), because memory ran out",
+    ),
+    "Memory cgroup out of memory: Killed process 1234 (python3) total-vm:99999kB": (
+        "POD20",
+        "the kernel of a host killed process 1234 (python3), because its container's memory ran out",
+    ),
+    "    Reason:       OOMKilled": ("POD20", "the container of a host was killed, because its memory ran out"),
+    "  what():  std::bad_alloc": ("POD20", "a host could not allocate memory"),
+    "JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 400000000000000 bytes.": (
+        "POD20",
+        "a host could not allocate 400000000000000 bytes",
+    ),
+    "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 7.11 PiB for an array": (
+        "POD20",
+        "a host could not allocate memory",
+    ),
+    "OSError: [Errno 12] Cannot allocate memory": ("POD20", "a host could not allocate memory"),
+    "Fatal Python error: Segmentation fault": ("POD21", "a host crashed: Segmentation fault"),
+    "terminate called after throwing an instance of 'std::runtime_error'": (
+        "POD21",
+        "a host crashed: an exception of C++ was not caught (std::runtime_error)",
+    ),
+    "k.sh: line 3: 25560 Segmentation fault      python3 -m t5x.train": (
+        "POD21",
+        "the shell reports that a process of a host crashed: segmentation fault",
+    ),
+    "*** SIGSEGV (@0x10), see go/stacktraces received by PID 2260154 (TID 2260154) on cpu 10; stack trace: ***": (
+        "POD21",
+        "a host crashed: segmentation fault",
+    ),
+    "INTERNAL: Core halted unexpectedly: INTERNAL: Accelerator device halted prematurely": (
+        "POD21",
+        "a TPU core of a host halted",
+    ),
+    "The replica workerpool0-0 exited with a non-zero status of 139.": (
+        "POD21",
+        "the process of a host crashed: segmentation fault (status 139)",
+    ),
+    "XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm.": (
+        "AOT01",
+        "a program needs 21.95G of a device's hbm, which has 15.48G",
+    ),
+    "Attempting to reserve 3.95G at the bottom of memory. That was not possible. There are 1.92G free, 0B": (
+        "AOT01",
+        "a device of a host had 1.92G of its memory free, and 3.95G was needed",
+    ),
+    'Error opening "zarr" driver: Expected "compressor" of {"id":"gzip"} but received: {"id":"zstd"} [': (
+        "CKP09",
+        'an array is compressed with {"id":"zstd"}, and {"id":"gzip"} was expected',
+    ),
+    "FAILED_PRECONDITION: Failed to acquire lock on file: /gcs/b/run/checkpoint_5": (
+        "CKP12",
+        "a host could not lock a file of its checkpoint",
+    ),
+    "NotFoundException: 404 gs://b/run/checkpoint_966000.tmp-1676360415/target.decoder.kernel/0.0 does not exist.": (
+        "CKP13",
+        "the unfinished checkpoint checkpoint_966000.tmp-1676360415 was removed while it was written",
+    ),
+    "tmp parameter does not exist": ("CKP13", "an unfinished checkpoint was removed while it was written"),
+    "NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
+    "gs://b/run/checkpoint_5/train_ds-002-of-004": ("CKP16", "the checkpoint has no data position of host 002 of 004"),
+    "OSError: [Errno 116] Stale file handle: '/gcs/b/run/checkpoint_5/checkpoint'": (
+        "GCS04",
+        "a host read a file that was replaced meanwhile",
+    ),
+}
+"""Texts that JAX, libtpu, T5X, tensorstore, Linux and Google's services print, each with its code and message."""
+
+
+def only(lines: Iterable[str]) -> Symptom:
+    (symptom,) = recognize(lines)
+    return symptom
+
+
+def known(texts: Sequence[str]) -> KnownError | None:
+    return reword(texts)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recorded_log_names_the_host_and_what_it_died_of(name: str) -> None:
+    code, host, message = RECORDED[name]
+    with (LOGS / f"{name}.log").open("rb") as stream:
+        first, *_ = recognize(text_lines(stream))
+    assert (first.code, first.host, first.message) == (code, host, message)
+    assert first.quoted in (LOGS / f"{name}.log").read_text() or first.quoted.endswith("…")
+
+
+def test_every_recorded_log_is_read_and_has_no_path_of_a_machine() -> None:
+    assert {path.stem for path in LOGS.glob("*.log")} == set(RECORDED)
+    for path in LOGS.glob("*.log"):
+        assert 'File "/' not in path.read_text()
+
+
+@pytest.mark.parametrize("line", REPORTED)
+def test_a_reported_text_is_recognized(line: str) -> None:
+    symptom = only([f"{line}\n"])
+    assert (symptom.code, symptom.message) == REPORTED[line]
+
+
+def test_each_text_of_the_table_is_in_a_log_here() -> None:
+    lines = [*REPORTED, *(line for path in LOGS.glob("*.log") for line in path.read_text().splitlines())]
+    texts = [line.text for line in log_lines(lines)]
+    for code in symptom_codes().values():
+        for text in code.texts:
+            if not text.is_exit:
+                matching = [line for line in texts if text.pattern.search(line)]
+                assert matching, f"{code.code}: {text.pattern.pattern}"
+                assert all(text.has in line for line in matching), text.has
+
+
+def test_the_table_is_complete() -> None:
+    own_pages = {*rules_by_code(), *RUN_CODES, *AUXILIARY_CODES, *(c for group in NOT_CAUGHT.values() for c in group)}
+    for code, about in symptom_codes().items():
+        assert code in every_code()
+        assert bool(about.title) != (code in own_pages), f"{code} has one title"
+        for sentence in (about.title, about.cause, about.fix, *(text.message for text in about.texts)):
+            assert not sentence.endswith(".")
+        assert about.cause
+        assert about.fix
+    assert all(any(part in text for part in progress_parts()) for text in ("Training: step 5", "Saving checkpoint."))
+    assert progress().search("I1115 16:00:39.451247 140671318562816 trainer.py:501] Training: step 198")
+
+
+HEALTHY = """\
+I1115 16:00:39.451247 140671318562816 train.py:201] Process ID: 0
+I1115 16:00:40.451247 140671318562816 xla_bridge.py:889] Unable to initialize backend 'tpu': module has no attribute
+I1115 16:00:41.451247 140671318562816 train.py:618] Compiling train loop.
+I1115 16:00:42.451247 140671318562816 trainer.py:560] Training: step 10
+W1115 16:00:43.451247 140671318562816 utils.py:10] no process was Killed, the exit status was 0, exit code: 0
+I1115 16:00:44.451247 140671318562816 checkpoints.py:782] Saving checkpoint for step 10 to gs://b/checkpoint_10.tmp-5
+I1115 16:00:45.451247 140671318562816 data.py:1] Attempting to read 137 files; status 137 files are left
+I1115 16:00:46.451247 140671318562816 train.py:747] END Train loop.
+I1115 16:00:47.451247 140671318562816 train.py:588] Finished.
+""".splitlines(keepends=True)
+
+
+def test_a_job_that_went_well_has_no_symptom() -> None:
+    assert recognize(HEALTHY) == ()
+
+
+KILLED = (LOGS / "host_1_killed.log").read_text().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("[task 1] Out of memory: Killed process 12 (python3) total-vm:1kB", "POD20"),
+        ("[task 1] *** SIGTERM received by PID 12 (TID 12)", "POD17"),
+        ("[task 1] exit status -9", "POD12"),
+        ("[task 1] XlaRuntimeError: Ran out of memory in memory space hbm. Used 2G of 1G hbm.", "AOT01"),
+    ],
+)
+def test_a_cause_precedes_what_other_hosts_saw(line: str, code: str) -> None:
+    first, *others = recognize([line, *KILLED])
+    assert (first.code, first.host, first.line) == (code, 1, 1)
+    assert [s.code for s in others] == ["POD12"] * (code != "POD12")
+
+
+def test_a_cause_that_a_later_part_of_the_file_shows_is_named_first() -> None:
+    """Logs of several hosts are often joined one after the other."""
+    first, *_ = recognize([*KILLED, "[task 1] Out of memory: Killed process 12 (python3) total-vm:1kB"])
+    assert (first.code, first.line) == ("POD20", len(KILLED) + 1)
+    first, *_ = recognize([*KILLED, "[task 1] exit status -9"])
+    assert (first.code, first.message) == ("POD12", "the process of host 1 was ended by SIGKILL (status -9)")
+
+
+def test_hosts_that_are_ended_afterward_are_not_the_cause() -> None:
+    found = recognize([*KILLED, "[task 0] exit status -9", "[task 0] *** SIGTERM received by PID 1 (TID 1)"])
+    assert [(s.code, s.host) for s in found] == [("POD12", 1), ("POD12", 0), ("POD17", 0)]
+    raised = ["[task 0] Traceback (most recent call last):", "[task 0] RuntimeError: cannot schedule new futures"]
+    assert [s.code for s in recognize([*KILLED, *raised])] == ["POD12", "RUN01"]
+
+
+def test_times_decide_where_every_line_has_one() -> None:
+    lines = [
+        "E1127 17:02:00.000000 1 agent.cc:1] Task 3 heartbeat timeout.",
+        "W1127 17:01:00.000000 1 preemption_notifier.cc:90] SIGTERM caught at 2026-11-27T17:01:00+00:00",
+    ]
+    assert [s.code for s in recognize(lines)] == ["POD17", "POD12"]
+    assert [s.code for s in recognize([lines[0], "SIGTERM caught at 12:00"])] == ["POD12", "POD17"]
+
+
+def test_what_a_host_did_last_is_read_from_its_own_log() -> None:
+    steps = [f"[task {host}] Training: step {step}" for step in (10, 20) for host in (0, 1)]
+    first, *_ = recognize([*steps, "[task 0] Saving checkpoint.", *KILLED])
+    assert (first.host, first.last) == (1, "host 1: Training: step 20")
+    alone, *_ = recognize(["Training: step 20\n", "Task 1 heartbeat timeout."])
+    assert (alone.host, alone.last) == (1, "this log: Training: step 20")
+
+
+def test_a_host_that_went_on_did_not_die_of_it() -> None:
+    on = [f"[task 1] Training: step {step}" for step in range(10)]
+    read = read_log(["[task 1] *** SIGTERM received by PID 1", *on])
+    assert read.symptoms == ()
+    read = read_log(["[task 1] *** SIGTERM received by PID 1", *on, "[task 1] *** SIGTERM received by PID 2"])
+    assert [s.line for s in read.symptoms] == [12]
+    assert [s.line for s in read.survived] == [1]
+    handled = ["Traceback (most recent call last):", "ModuleNotFoundError: No module named 'prefetch'", *on]
+    assert recognize([line.removeprefix("[task 1] ") for line in handled], known) == ()
+
+
+T5X_TRACEBACK = """\
+worker 2: Traceback (most recent call last):
+worker 2:   File "/usr/lib/python3.11/site-packages/gin/config.py", line 1582, in gin_wrapper
+worker 2:     return fn(*new_args, **new_kwargs)
+worker 2: KeyError: 'x'
+worker 0: Training: step 1
+worker 2:
+worker 2: During handling of the above exception, another exception occurred:
+worker 2:
+worker 2: Traceback (most recent call last):
+worker 2:   File "/home/me/my_tasks.py", line 7, in <module>
+worker 2:     task = seqio.get_mixture_or_task("my_taks")
+worker 2:   File "/usr/lib/python3.11/site-packages/seqio/utils.py", line 12, in get
+worker 2:     raise ValueError(name)
+worker 2: ValueError: {}
+worker 2:   In call to configurable 'train' (<function train at 0x7f>)
+"""
+
+
+def test_an_exception_that_a_stage_knows_has_its_code() -> None:
+    text = T5X_TRACEBACK.format("No Task or Mixture found with name 'my_taks'. Available:")
+    (symptom,) = recognize(text.splitlines(), known)
+    assert (symptom.code, symptom.host, symptom.line) == ("SEQ04", 2, 14)
+    assert symptom.message == "no task or mixture is called my_taks"
+    assert symptom.fix == "import the module that registers it, or correct the name"
+
+
+def test_an_unknown_exception_is_named_with_the_users_own_line() -> None:
+    symptom = only(T5X_TRACEBACK.format("what is this").splitlines())
+    assert symptom.code == "RUN01"
+    assert symptom.message == "host 2 stopped with ValueError: what is this, raised at /home/me/my_tasks.py:7"
+    before = recognize([*T5X_TRACEBACK.format("what is this").splitlines(), "worker 0: Task 2 heartbeat timeout."])
+    assert [s.code for s in before] == ["RUN01", "POD12"]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "host", "writer"),
+    [
+        ("worker 3: ", 3, "host 3"),
+        ("worker-3  | ", 3, "host 3"),
+        ("[task 3] ", 3, "host 3"),
+        ("(host 3): ", 3, "host 3"),
+        ("[rank3]: ", 3, "host 3"),
+        ("t1v-n-4f57df69-w-3: ", 3, "host 3"),
+        ("workerpool1-2: ", None, "workerpool1-2"),
+        ("[workerpool1-2] ", None, "workerpool1-2"),
+        ("", None, ""),
+    ],
+)
+def test_a_line_names_its_host(prefix: str, host: int | None, writer: str) -> None:
+    symptom = only([f"{prefix}*** SIGTERM received by PID 12 (TID 12)"])
+    assert (symptom.host, symptom.writer) == (host, writer)
+    assert symptom.message == f"process 12 of {writer or 'a host'} received SIGTERM"
+
+
+def test_entries_of_cloud_logging_are_read() -> None:
+    def entry(labels: dict[str, str], time: str, **payload: object) -> str:
+        return json.dumps({"resource": {"labels": labels}, "timestamp": f"2026-11-27T{time}Z", **payload})
+
+    replica, worker = {"task_name": "workerpool1-2"}, {"worker_id": "3"}
+    lines = [
+        entry(replica, "17:02:00.5", textPayload="Traceback (most recent call last):\nMemoryError\n"),
+        entry(worker, "17:01:00.5", jsonPayload={"message": "Training: step 7"}),
+        entry(
+            worker, "17:01:30.5", jsonPayload={"message": "*** SIGTERM received by PID 12 (TID 12)", "levelname": "E"}
+        ),
+        '{"not": "a log"}',
+        "{broken",
+        "[1, 2]",
+    ]
+    sigterm, memory = recognize(lines)
+    assert (memory.code, memory.writer, memory.host, memory.line) == ("POD20", "workerpool1-2", None, 1)
+    assert (sigterm.code, sigterm.host, sigterm.last, sigterm.time) == (
+        "POD17",
+        3,
+        "host 3: Training: step 7",
+        "1127 17:01:30.5",
+    )
+
+
+def test_bytes_that_are_not_text_colors_and_bars_of_progress_do_no_harm(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    bar = b"".join(b"\r%3d%% |###|" % percent for percent in range(100))
+    log.write_bytes(
+        b"\xff\xfe\x00 noise \x80\r\n"
+        + bar
+        + b"\r\x1b[31m\x1b[1m[task 3] Task 5 heartbeat timeout.\x1b[0m\r\n"
+        + b"\xc3"
+    )
+    with log.open("rb") as stream:
+        symptom = only(text_lines(stream))
+    assert (symptom.code, symptom.host, symptom.writer, symptom.line) == ("POD12", 5, "host 3", 2)
+    assert symptom.quoted == "Task 5 heartbeat timeout."
+
+
+def test_secrets_are_not_quoted() -> None:
+    token = "hf_" + "a1B2c3D4" * 4
+    symptom = only([f"Task 5 heartbeat timeout. HF_TOKEN={token}"])
+    assert token not in symptom.quoted
+    error = only(["Traceback (most recent call last):", f"ValueError: {token}"])
+    assert token not in f"{error.quoted}{error.message}"
+    assert token not in "".join(read_log([f"the token is {token}"]).tail)
+
+
+def test_a_long_log_takes_no_memory(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    with log.open("w") as stream:
+        for step in range(20_000):
+            stream.write(f"[task {step % 8}] Training: step {step}\n[task {step % 8}] Task 3 heartbeat timeout.\n")
+        stream.write("x" * 8_000_000)
+    tracemalloc.start()
+    with log.open("rb") as stream:
+        read = read_log(text_lines(stream))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert read.symptoms[0].code == "POD12"
+    assert peak < 12_000_000, "the longest line that is read at once is a megabyte"
