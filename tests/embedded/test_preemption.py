@@ -331,9 +331,7 @@ def test_the_next_run_goes_on_as_if_there_had_been_no_preemption(programs: Any, 
     status, printed = programs.run(*train)
     assert status == 0, printed
     observed = programs.call("observe", model_dir="model", final_step=8)
-    observed["final_state"]["state/step"]["dtype"] = (
-        "int32"  # restored with the dtype of saving, like all
-    )
+    observed["final_state"]["state/step"]["dtype"] = "int32"  # restored with the dtype of saving, like all
     compared = {"final_state": case["final_state"], "scalars": {"train": case["scalars"]["train"]}}
     again = {"final_state": observed["final_state"], "scalars": {"train": observed["scalars"]["train"]}}
     assert differences({**observed, **compared}, {**observed, **again}, Tolerance()) == []
