@@ -13,7 +13,7 @@ from t5x_harness.findings.printable import printable, without_secrets
 from t5x_harness.google.vertex.validation.judging import SpecVerdict
 from t5x_harness.report.json import document, json_text
 from t5x_harness.report.report import Report
-from t5x_harness.report.table import verdicts
+from t5x_harness.report.table import preemption, verdicts
 from t5x_harness.spec import RunResult, Stage
 from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.batch import JobBatch
@@ -65,6 +65,7 @@ class SubmitOutput:
                 if stage.stage is Stage.AOT
                 for line in verdicts(stage)
             )
+            self._show(f"{result.spec.name}: {line}" for line in preemption(result))
         return report.passed
 
     def note(self, text: str) -> None:

@@ -13,6 +13,7 @@ from t5x_harness.plan.golden import CHECKPOINT_FITS
 from t5x_harness.plan.planned import Planned, describe_batches, describe_evaluation
 from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.stored_tree import StoredLayout
+from t5x_harness.report.table import PREEMPTION
 from t5x_harness.resolve.output_folder import model_dir
 from t5x_harness.slices.mesh import mesh_text
 
@@ -37,6 +38,7 @@ def _written(plan: Planned, report: StageReport) -> None:
     report.fact("checkpoints written", _steps_text(at, [s for s in at[:-1] if (s - steps.first) % save.period], save))
     report.measure("checkpoints_written", len(at), "checkpoints")
     report.measure("checkpoints_kept", kept, "checkpoints")
+    _preempted(plan, min(save.period, steps.total - steps.first), report)
     folder = model_dir(plan.config)
     if folder is not None and folder.path.startswith("gs://") and not plan.uses_orbax:
         report.not_checked.append(
@@ -55,6 +57,19 @@ def _written(plan: Planned, report: StageReport) -> None:
         report.fact("save dtype", f"{save.dtype} is not used by orbax: saved as {' and '.join(sorted(parameters))}")
     if save.keep_dataset_checkpoints and save.save_dataset and plan.uses_orbax:
         report.fact("keep_dataset_checkpoints", "not used by orbax: the dataset's state goes with its checkpoint")
+
+
+def _preempted(plan: Planned, most: int, report: StageReport) -> None:
+    """Adds how many steps a preemption costs: up to ``most``, unless the trainer saves on SIGTERM."""
+    if most < 1:
+        return
+    with_it, without = "at most 1 step", f"up to {most} step{'s' * (most > 1)}, those since the last checkpoint"
+    trainer = "t5x_harness.preemption.Trainer"
+    if plan.is_preemptible:
+        report.fact(PREEMPTION, f"{with_it}, as the trainer saves on SIGTERM; with trainer.Trainer {without}")
+    else:
+        report.fact(PREEMPTION, f"{without}; {with_it} if train.trainer_cls is @{trainer}")
+    report.measure("steps_lost_to_a_preemption", 1 if plan.is_preemptible else most, "steps")
 
 
 def steps_written(

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged
+from t5x_harness.report.table import PREEMPTION
 from t5x_harness.spec import BoundValue, Finding, Location, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.secrets import masked_binding
 from t5x_harness.version import __version__
@@ -85,7 +86,7 @@ class GoldenPlan:
             stage.stage.value: {
                 name: _ABSOLUTE.sub(".../", _portable(value, places))
                 for name, value in stage.facts
-                if name != CHECKPOINT_FITS
+                if name not in (CHECKPOINT_FITS, PREEMPTION)  # the latter follows from the bindings
             }
             for stage in stages
             if stage.stage in _STAGES

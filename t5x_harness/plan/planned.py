@@ -19,6 +19,9 @@ from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Mode
 
+PREEMPTIBLE = "Preemptible"
+"""The class of ``t5x_harness/preemption.py`` that trainers derive from; copies of that file have it, too."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
@@ -60,6 +63,12 @@ class Planned:
     def save(self) -> Any:
         """T5X's SaveCheckpointConfig; None if the run has none."""
         return getattr(self.config.build("checkpoint_cfg"), "save", None)
+
+    @property
+    def is_preemptible(self) -> bool:
+        """Whether the trainer ends with a checkpoint on SIGTERM: that of ``t5x_harness.preemption``, or of a copy."""
+        bases = getattr(self.config.build("trainer_cls"), "__mro__", ())
+        return any(base.__name__ == PREEMPTIBLE for base in bases)
 
     def restore_key(self, parameter: str) -> BindingKey | None:
         """Returns the binding of a restore setting, or the path's if the setting is not bound."""

@@ -123,6 +123,27 @@ def verdicts(result: StageResult) -> Iterator[str]:
         yield f"{name} {', '.join(_verdict(found))}"
 
 
+PREEMPTION = "a preemption costs"
+"""The plan's fact about the steps that are lost."""
+
+
+def preemption(result: RunResult) -> Iterator[str]:
+    """Yields a line with the cost of a preemption, if the run was planned; with money, if its step was compiled."""
+    text = next((text for stage in result.stages for name, text in stage.facts if name == PREEMPTION), None)
+    if text is None:
+        return
+    own = (measure for stage in result.stages for measure in stage.measures if measure.of in ("", "train"))
+    found = {measure.name: measure.value for measure in own}
+    lost = found["steps_lost_to_a_preemption"]
+    cost = [
+        f"{found[name] * lost / found['steps_to_train']:.3g} {unit}"
+        for name, unit in (("chip_hours_at_least", "chip-hours"), ("usd_at_least", "USD by the list"))
+        if name in found
+    ]
+    steps = f"{lost:g} step{'s' * (lost > 1)}"
+    yield f"{PREEMPTION} {text}" + (f"; {steps}: at least {', '.join(cost)}" if cost else "")
+
+
 def compiled(result: RunResult) -> list[str]:
     """Returns the lines of a run's programs, with its slice; none if nothing was compiled for it."""
     lines = (line for stage in result.stages if stage.stage is Stage.AOT for line in verdicts(stage))

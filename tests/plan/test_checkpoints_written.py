@@ -72,3 +72,32 @@ def test_a_run_that_saves_nothing_says_so(plan: Callable[..., StageResult]) -> N
     planned = facts(plan("utils.CheckpointConfig.save = None"))
     assert planned["checkpoints written"] == "none: no SaveCheckpointConfig is bound"
     assert "bytes of checkpoints" not in planned
+
+
+@pytest.mark.parametrize(
+    ("lines", "text", "lost"),
+    [
+        (
+            ("utils.SaveCheckpointConfig.period = 400",),
+            "up to 400 steps, those since the last checkpoint; at most 1 step if train.trainer_cls is "
+            "@t5x_harness.preemption.Trainer",
+            400,
+        ),
+        (
+            (
+                "from t5x_harness import preemption",
+                "train_script.train.trainer_cls = @preemption.Trainer",
+                "utils.SaveCheckpointConfig.period = 1_000_000",
+            ),
+            "at most 1 step, as the trainer saves on SIGTERM; with trainer.Trainer up to 10000 steps, those since the "
+            "last checkpoint",
+            1,
+        ),
+    ],
+)
+def test_the_cost_of_a_preemption_is_planned(
+    plan: Callable[..., StageResult], lines: tuple[str, ...], text: str, lost: int
+) -> None:
+    result = plan(*lines)
+    assert facts(result)["a preemption costs"] == text
+    assert {m.name: m.value for m in result.measures}["steps_lost_to_a_preemption"] == lost

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from t5x_harness.findings.text import GAP, Bytes, Count, columns
+from t5x_harness.report.table import PREEMPTION, preemption
+from t5x_harness.spec import Measure, Outcome, RunResult, RunSpec, Stage, StageResult
 
 
 def test_words_stand_left_and_numbers_right() -> None:
@@ -62,3 +64,28 @@ def test_a_table_keeps_its_cells_for_programs() -> None:
     assert table.splitlines()[1] == "a     60,506,624  1 GiB"
     assert table.header == ("name", "parameters", "bytes")
     assert json.loads(json.dumps(table.rows)) == [["a", 60506624, 2**30], ["b c"]]
+
+
+def planned_and_compiled(*aot: Measure) -> RunResult:
+    plan = StageResult(
+        Stage.PLAN,
+        Outcome.PASSED,
+        facts=((PREEMPTION, "up to 500 steps"),),
+        measures=(Measure("steps_lost_to_a_preemption", 500, "steps"), Measure("steps_to_train", 10_000, "steps")),
+    )
+    return RunResult(RunSpec(("run.gin",)), (plan, StageResult(Stage.AOT, Outcome.PASSED, measures=aot)))
+
+
+def test_the_cost_of_a_preemption_is_in_steps_and_in_money_where_the_step_was_compiled() -> None:
+    hours, usd = (
+        Measure("chip_hours_at_least", 80.0, "chip-hours", "train"),
+        Measure("usd_at_least", 160.0, "USD", "train"),
+    )
+    assert [*preemption(planned_and_compiled())] == ["a preemption costs up to 500 steps"]
+    assert [*preemption(planned_and_compiled(hours))] == [
+        "a preemption costs up to 500 steps; 500 steps: at least 4 chip-hours"
+    ]
+    assert [*preemption(planned_and_compiled(hours, usd))] == [
+        "a preemption costs up to 500 steps; 500 steps: at least 4 chip-hours, 8 USD by the list"
+    ]
+    assert [*preemption(RunResult(RunSpec(("run.gin",)), ()))] == []

@@ -1,4 +1,4 @@
-"""MSH12, CKP01, CKP02, CKP23, GIN09, GIN24, GIN26, OPT01 and OPT02: steps, periods and learning rates."""
+"""MSH12, CKP01, CKP02, CKP23, CKP30, GIN09, GIN24, GIN26, OPT01 and OPT02: steps, periods and learning rates."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from t5x_harness.spec import Mode, Severity
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
     from t5x_harness.plan.steps import LearningRate
+
+_PREEMPTIBLE = ("from t5x_harness import preemption", "train_script.train.trainer_cls = @preemption.Trainer")
 
 
 @MSH12
@@ -85,8 +87,8 @@ def nothing_kept(plan: Planned) -> Iterator[Found]:
     if plan.steps is None or not plan.steps.to_train:
         return
     save = plan.save
-    if save is not None and save.period:
-        return
+    if (save is not None and save.period) or (save is None and plan.is_preemptible):
+        return  # the latter is CKP30
     key = plan.config.owner(plan.config.find("period", "SaveCheckpointConfig"))
     has = "has no SaveCheckpointConfig" if save is None else f"saves with a period of {save.period!r}"
     yield Found(
@@ -94,6 +96,31 @@ def nothing_kept(plan: Planned) -> Iterator[Found]:
         key if save is not None else plan.config.owner_of("checkpoint_cfg"),
         f"set {key.short if key else 'utils.SaveCheckpointConfig.period'} to a number of steps above 0",
         severity=Severity.NOTE if save is None else None,
+    )
+
+
+@Rule(
+    "CKP30",
+    "trainer for preempted jobs in a run that saves no checkpoints",
+    severity=Severity.WARNING,
+    why=(
+        "The trainer of `t5x_harness.preemption` ends the training on SIGTERM, and T5X writes the emergency checkpoint "
+        "only if it writes checkpoints at all: with a SaveCheckpointConfig that has a period. Without one, a "
+        "preemption costs every step."
+    ),
+    bad=training(*_PREEMPTIBLE, "utils.CheckpointConfig.save = None", at="train_script.train.trainer_cls"),
+    good=training(*_PREEMPTIBLE, "utils.SaveCheckpointConfig.period = 1000"),
+)
+def no_emergency_checkpoint(plan: Planned) -> Iterator[Found]:
+    """Finds a trainer that saves on SIGTERM in a run without a config for saving."""
+    if plan.steps is None or not plan.steps.to_train or plan.save is not None or not plan.is_preemptible:
+        return
+    yield Found(
+        f"the trainer ends the training on SIGTERM, but the run of {plan.steps.to_train} steps has no "
+        "SaveCheckpointConfig: T5X writes no emergency checkpoint, and a preemption costs all steps",
+        plan.config.owner_of("trainer_cls"),
+        "bind utils.CheckpointConfig.save = @utils.SaveCheckpointConfig() and utils.SaveCheckpointConfig.period to the "
+        "steps between two checkpoints",
     )
 
 
