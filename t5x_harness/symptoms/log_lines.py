@@ -1,7 +1,7 @@
 """The lines of a job's log, of whatever form: whose line it is, what it says, and when.
 
 It reads plain text, text with the colors of a terminal, lines that begin with the name of their host, and the entries
-of Cloud Logging as JSON, one a line.
+of Cloud Logging as JSON, one a line or laid out over several.
 """
 
 import dataclasses
@@ -18,6 +18,10 @@ _COLORS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|
 _HOST = r"(?:worker|task|host|process|rank)[ _:#=-]?(?P<host>\d+)|[\w.-]+-w-(?P<vm>\d+)|(?P<name>workerpool\d+-\d+)"
 _PREFIX = re.compile(rf"(?:[\[(<](?:{_HOST})[\])>]:?|(?:{_HOST.replace('P<', 'P<bare_')}) *[:|])\s?", re.IGNORECASE)
 """``[task 3] text``, ``worker 3: text``, ``worker-3 | text``, ``t1v-n-1a2b-w-3: text``, ``workerpool1-2: text``."""
+
+_LAID_OUT = re.compile(r'\s*"(?P<key>textPayload|message|task_name|worker_id)": (?P<value>".*"),?\s*')
+_NEXT_ENTRY = "  {"
+"""One line of an entry of Cloud Logging as ``gcloud`` lays out JSON, with a field a line, and the line before it."""
 
 _STAMP = re.compile(
     r"[IWEF](?P<day>\d{4}) (?P<time>\d\d:\d\d:\d\d\.\d+)"
@@ -57,25 +61,46 @@ def log_lines(texts: Iterable[str]) -> Iterator[LogLine]:
     Args:
       texts: the lines as text, with or without their ends.
     """
-    for number, text in enumerate(texts, 1):
-        yield from _parsed(number, text.rstrip("\n"))
+    replica = ""
+    for number, whole in enumerate(texts, 1):
+        text = whole.rstrip("\n")
+        if text == _NEXT_ENTRY:
+            replica = ""
+        if not text.startswith("   ") or not (field := _LAID_OUT.fullmatch(text)):
+            yield from _parsed(number, text)
+        elif field["key"] in ("task_name", "worker_id"):
+            replica = _text(field["value"])
+        else:
+            yield from _of_entry(number, _text(field["value"]), replica)
 
 
 def _parsed(number: int, text: str) -> Iterator[LogLine]:
     if "\x1b" in text:
         text = _COLORS.sub("", text)
     if text.startswith("{") and (entry := _entry(text)):
-        said, writer, time = entry
-        host, name = (int(writer), f"host {writer}") if writer.isdigit() else (None, writer)
-        for part in said.splitlines():
-            line = _plain(number, part)
-            own = (line.host, line.writer) if line.writer else (host, name)
-            yield LogLine(number, line.text, *own, time=time)
+        yield from _of_entry(number, *entry)
         return
     # A carriage return begins the line anew, as bars of progress do; what was there before may still matter.
     for part in text.split("\r"):
         if part or "\r" not in text:
             yield _plain(number, part)
+
+
+def _of_entry(number: int, text: str, replica: str, time: str = "") -> Iterator[LogLine]:
+    """Yields the lines of an entry of Cloud Logging, whose replica is a host's number, a name, or empty."""
+    host, name = (int(replica), f"host {replica}") if replica.isdecimal() else (None, replica)
+    for part in text.splitlines():
+        line = _plain(number, part)
+        own = (line.host, line.writer) if line.writer else (host, name)
+        yield LogLine(number, line.text, *own, time or line.time)
+
+
+def _text(quoted: str) -> str:
+    """Returns the text of a string in JSON; what is not one is text itself."""
+    try:
+        return str(json.loads(quoted))
+    except ValueError:
+        return quoted
 
 
 def _plain(number: int, text: str) -> LogLine:

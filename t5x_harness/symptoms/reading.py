@@ -1,6 +1,7 @@
 """Reads a log line by line, and keeps what may explain its end: little, however long the log is."""
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator
 
 from t5x_harness.symptoms.log_lines import LogLine
@@ -9,6 +10,9 @@ from t5x_harness.symptoms.tracebacks import LoggedException, TracebackReader
 
 _GOES_ON = 5
 """After as many lines of progress, what a host logged before did not end it. The first ones may have been under way."""
+
+_PROCESS = "Process ID: "
+"""T5X logs the number of its process at its start."""
 
 _MOST_HOSTS = 4096
 _MOST_NAMED = 64
@@ -49,12 +53,16 @@ class _Writer:
 
     Attributes:
       last: the last line of progress.
+      time: its time.
+      ids: the numbers of the processes that it says it is; more than one if it is the log of several hosts.
       exceptions: its exceptions.
       naming: the text whose hosts the next lines name, if there is one.
       between: how many lines were read since, without a host.
     """
 
     last: str = ""
+    time: str = ""
+    ids: set[int] = dataclasses.field(default_factory=set)
     exceptions: TracebackReader = dataclasses.field(default_factory=TracebackReader)
     naming: FoundText | None = None
     between: int = 0
@@ -99,6 +107,11 @@ class LogReader:
         """Returns the last line of progress of a host, by its name; empty if there is none."""
         return self._writers[writer].last if writer in self._writers else ""
 
+    def number_of(self, line: LogLine) -> int | None:
+        """Returns the number of the host whose line it is, if the line says so or T5X logged it; None otherwise."""
+        ids = self._writers[line.writer].ids if line.writer in self._writers else set()
+        return next(iter(ids)) if line.host is None and len(ids) == 1 else line.host
+
     def text_of(self, line: str) -> tuple[SymptomText, dict[str, str], int] | None:
         """Returns the text that says the most of those in a line, its groups and where it begins; None if none is."""
         best = None
@@ -123,7 +136,9 @@ class LogReader:
             self._name_hosts(writer, writer.naming, text)
         writer.exceptions.read(line, writer.last)
         if _has(text, self._progress_parts) and (step := self._progress.search(text)):
-            self._go_on(line.writer, writer, step[0])
+            self._go_on(line, writer, step)
+        elif _PROCESS in text and (process := text.rpartition(_PROCESS)[2].strip()).isdecimal():
+            writer.ids.add(int(process))
         elif _has(text, self._parts) and not (writer.exceptions.in_frames and text[0].isspace()):
             self._find(line, writer)
 
@@ -135,12 +150,17 @@ class LogReader:
         if not match and (found.hosts or writer.between > _MOST_BETWEEN):
             writer.naming = None
 
-    def _go_on(self, name: str, writer: _Writer, step: str) -> None:
-        writer.last = step
+    def _go_on(self, line: LogLine, writer: _Writer, step: re.Match[str]) -> None:
+        steps = _GOES_ON if step["end"] else 1
+        # Entries of Cloud Logging may be ordered by time backward.
+        if not (line.time and line.time < writer.time):
+            writer.last, writer.time = step["end"] or step[0], line.time
         for found in self._found.values():
-            found.steps += found.line.writer == name
-        if last := writer.exceptions.last:
-            last.steps += 1
+            if found.line.writer == line.writer and not (line.time and line.time < found.line.time):
+                found.steps += steps
+        last = writer.exceptions.last
+        if last and not (line.time and line.time < last.line.time):
+            last.steps += steps
 
     def _find(self, line: LogLine, writer: _Writer) -> None:
         if not (best := self.text_of(line.text)):

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from t5x_harness.symptoms.log_lines import log_lines
+from t5x_harness.symptoms.log_lines import LogLine, log_lines
 from t5x_harness.symptoms.reading import FoundText, LogReader
 from t5x_harness.symptoms.table import Role, symptom_codes
 from t5x_harness.symptoms.tracebacks import LoggedException
@@ -115,8 +115,8 @@ def read_log(
 def _symptom(found: FoundText, reader: LogReader) -> Symptom:
     text, line = found.text, found.line
     about = found.hosts[0] if found.hosts else text.about
-    host = line.host if about is None and not text.who else about
-    who = _names(found.hosts) or text.who or line.writer or "a host"
+    host = reader.number_of(line) if about is None and not text.who else about
+    who = _names(found.hosts) or text.who or _writer(line, reader)
     code = symptom_codes()[text.code]
     return Symptom(
         code=text.code,
@@ -131,6 +131,12 @@ def _symptom(found: FoundText, reader: LogReader) -> Symptom:
         time=line.time,
         writer=line.writer,
     )
+
+
+def _writer(line: LogLine, reader: LogReader) -> str:
+    """Returns what a message calls the host whose line it is."""
+    number = reader.number_of(line)
+    return line.writer or ("a host" if number is None else f"host {number}")
 
 
 def _names(hosts: Sequence[int]) -> str:
@@ -170,15 +176,13 @@ def _of_exception(error: LoggedException, known: KnownError | None, reader: LogR
     at = f", raised at {error.place}" if error.place else ""
     return Symptom(
         code=known.code if known else UNKNOWN,
-        message=mask_text(
-            known.message if known else f"{line.writer or 'a host'} stopped with {_quoted(line.text)}{at}"
-        ),
+        message=mask_text(known.message if known else f"{_writer(line, reader)} stopped with {_quoted(line.text)}{at}"),
         cause="",
         fix=known.fix if known else "",
-        host=line.host,
+        host=reader.number_of(line),
         line=line.number,
         quoted=_quoted(line.text),
-        last=_last(line.host, error.last, line.writer, reader),
+        last=_last(reader.number_of(line), error.last, line.writer, reader),
         role="cause" if known else "raised",
         time=line.time,
         writer=line.writer,

@@ -246,6 +246,47 @@ REPORTED = {
         "AOT01",
         "a device of a host had 1.92G of its memory free, and 3.95G was needed",
     ),
+    "AssertionError: gs://b/run/checkpoint_99/state": ("CKP04", "the checkpoint gs://b/run/checkpoint_99 is not there"),
+    "ValueError: Found improperly formatted checkpoint directory.": (
+        "CKP05",
+        "the folder that is to be restored is not a checkpoint",
+    ),
+    "ValueError: Shape of `state/v` in checkpoint (2048,) does not match expected (768,).": (
+        "CKP06",
+        "state/v has the shape (2048,) in the checkpoint, and (768,) in the model",
+    ),
+    "ValueError: pytree structure error: different numbers of pytree children at key path": (
+        "CKP07",
+        "the checkpoint and the model do not have the same parameters",
+    ),
+    "ValueError: Checkpoint versions earlier than 2 are not supported. Got version: 0": (
+        "CKP08",
+        "the checkpoint says that it is of version 0, which T5X does not read",
+    ),
+    "ValueError: Checkpoint path should be absolute. Got runs/a/checkpoint_5": (
+        "CKP11",
+        "the path runs/a/checkpoint_5 is relative",
+    ),
+    "ValueError: `state_transformation_fns` must be provided with `fallback_to_scratch`": (
+        "CKP17",
+        "fallback_to_scratch is bound without state_transformation_fns",
+    ),
+    "ValueError: Cannot initialize from a TensorFlow checkpoint using `state_transformation_fns`.": (
+        "CKP18",
+        "a TensorFlow checkpoint cannot be restored with transformations",
+    ),
+    "ValueError: Restore checkpoint mode 'all' is not supported in training.": (
+        "CKP19",
+        "restore mode all is not supported in training",
+    ),
+    "ValueError: Must provide matching configurations of `checkpoint_manager_cls` in `save_cfg` and": (
+        "CKP19",
+        "saving and restoring use different classes of checkpoint managers",
+    ),
+    "ValueError: `SaveCheckpointConfig.dtype` must be one of None, 'float32' or 'bfloat16'. Got fp32.": (
+        "CKP20",
+        "SaveCheckpointConfig.dtype is fp32",
+    ),
     'Error opening "zarr" driver: Expected "compressor" of {"id":"gzip"} but received: {"id":"zstd"} [': (
         "CKP09",
         'an array is compressed with {"id":"zstd"}, and {"id":"gzip"} was expected',
@@ -401,6 +442,14 @@ def test_a_host_that_went_on_did_not_die_of_it() -> None:
     assert recognize([line.removeprefix("[task 1] ") for line in handled], known) == ()
 
 
+def test_a_run_that_went_well_did_not_die_of_anything() -> None:
+    handled = ["Traceback (most recent call last):", "OSError: [Errno 116] Stale file handle: '/gcs/b/x'"]
+    end = "I1115 16:00:47.451247 140671318562816 train.py:588] Finished."
+    assert [s.code for s in recognize(handled)] == ["GCS04"]
+    assert recognize([*handled, end]) == ()
+    assert [s.code for s in recognize([*handled, end, "*** SIGSEGV (@0x10) received by PID 7"])] == ["POD21"]
+
+
 T5X_TRACEBACK = """\
 worker 2: Traceback (most recent call last):
 worker 2:   File "/usr/lib/python3.11/site-packages/gin/config.py", line 1582, in gin_wrapper
@@ -479,6 +528,43 @@ def test_entries_of_cloud_logging_are_read() -> None:
         "host 3: Training: step 7",
         "1127 17:01:30.5",
     )
+
+
+def test_entries_that_are_laid_out_over_several_lines_are_read() -> None:
+    """Without jq, ``gcloud logging read --format=json`` prints them so, the newest first."""
+
+    def entry(worker: str, time: str, text: str) -> dict[str, object]:
+        labels = {"labels": {"worker_id": worker}, "type": "tpu_worker"}
+        return {"insertId": "x", "resource": labels, "textPayload": text, "timestamp": time}
+
+    entries = [
+        entry("3", "17:02", "Traceback (most recent call last):\nMemoryError: no\n"),
+        {"insertId": "y", "textPayload": "*** SIGTERM received by PID 7"},
+    ]
+    memory, sigterm = recognize(f"{json.dumps(entries, indent=2)}\n".splitlines(keepends=True))
+    assert (memory.code, memory.host, memory.line) == ("POD20", 3, 10)
+    assert (sigterm.code, sigterm.host) == ("POD17", None)
+
+
+def test_of_entries_with_the_newest_first_the_newest_is_the_last() -> None:
+    def entry(second: int, text: str) -> str:
+        return json.dumps({"timestamp": f"2026-11-27T17:02:{second:02}Z", "textPayload": text})
+
+    steps = [entry(second, f"Training: step {second}") for second in range(20, 1, -1)]
+    (symptom,) = recognize([entry(30, "*** SIGTERM received by PID 7"), *steps])
+    assert symptom.line == 1
+    assert read_log([*steps, entry(5, "*** SIGTERM received by PID 7")]).symptoms != ()
+    assert recognize([*steps, entry(30, "Task 3 heartbeat timeout.")])[0].last == "this log: Training: step 20"
+
+
+def test_a_log_of_one_host_may_say_which_one_it_is() -> None:
+    own = "I1115 16:00:39.451247 1 train.py:201] Process ID: 2"
+    symptom = only([own, "Training: step 5", "*** SIGTERM received by PID 7"])
+    assert (symptom.host, symptom.message) == (2, "process 7 of host 2 received SIGTERM")
+    both = only([own, own.replace("ID: 2", "ID: 3"), "*** SIGTERM received by PID 7"])
+    assert both.host is None
+    pool = only([f"workerpool0-0: {own}", "workerpool0-0: *** SIGTERM received by PID 7"])
+    assert (pool.host, pool.message) == (2, "process 7 of workerpool0-0 received SIGTERM")
 
 
 def test_bytes_that_are_not_text_colors_and_bars_of_progress_do_no_harm(tmp_path: Path) -> None:
