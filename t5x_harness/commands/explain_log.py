@@ -86,6 +86,10 @@ def _nothing_known(name: str, read: Recognition) -> Iterator[str]:
         yield "The last exception of each host:"
         yield from _in_lines(name, read.symptoms)
     yield from _survived(name, read.survived)
+    if read.progress:
+        yield "What was done last:"
+        yield from (f"  {step}" for step in read.progress[:_MOST_OTHERS])
+        yield from _more(len(read.progress))
     yield "The end of the log:"
     yield from (f"  {line}" for line in read.tail)
 
@@ -99,8 +103,12 @@ def _survived(name: str, symptoms: Sequence[Symptom]) -> Iterator[str]:
 def _in_lines(name: str, symptoms: Sequence[Symptom]) -> Iterator[str]:
     for symptom in symptoms[:_MOST_OTHERS]:
         yield f"  {name}:{symptom.line}: {symptom.code}: {symptom.message}"
-    if len(symptoms) > _MOST_OTHERS:
-        yield f"  and {len(symptoms) - _MOST_OTHERS} more"
+    yield from _more(len(symptoms))
+
+
+def _more(number: int) -> Iterator[str]:
+    if number > _MOST_OTHERS:
+        yield f"  and {number - _MOST_OTHERS} more"
 
 
 def _part(label: str, text: str) -> list[str]:

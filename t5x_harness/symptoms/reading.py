@@ -103,6 +103,10 @@ class LogReader:
             if (last := writer.exceptions.last) and last.steps < _GOES_ON:
                 yield last
 
+    def last_steps(self) -> Iterator[tuple[str, str]]:
+        """Yields the name of each host that logged progress, and its last line of it."""
+        yield from ((name, writer.last) for name, writer in self._writers.items() if writer.last)
+
     def last_of(self, writer: str) -> str:
         """Returns the last line of progress of a host, by its name; empty if there is none."""
         return self._writers[writer].last if writer in self._writers else ""

@@ -72,12 +72,14 @@ class Recognition:
       survived: what happened earlier without ending it, as after a restart.
       lines: how many lines were read.
       tail: the last lines that say anything, without secrets.
+      progress: what each host logged last as it went on.
     """
 
     symptoms: tuple[Symptom, ...]
     survived: tuple[Symptom, ...]
     lines: int
     tail: tuple[str, ...]
+    progress: tuple[str, ...]
 
 
 def recognize(
@@ -109,6 +111,7 @@ def read_log(
         tuple(_symptom(found, reader) for found in reader.survived),
         reader.lines,
         tuple(_quoted(line) for line in reader.tail),
+        tuple(f"{writer or 'this log'}: {_quoted(step)}" for writer, step in reader.last_steps()),
     )
 
 

@@ -6,6 +6,9 @@ import re
 from t5x_harness.symptoms.log_lines import LogLine
 
 _BEGIN = "Traceback (most recent call last)"
+_ENDS = "t5x: error: "
+"""The beginning of a message with which the embedded T5X ends without a traceback."""
+
 _CHAIN = ("The above exception was the direct cause", "During handling of the above exception")
 _IGNORED = "Exception ignored in"
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
@@ -52,10 +55,13 @@ class TracebackReader:
     def read(self, line: LogLine, last: str) -> None:
         """Reads the next line, and keeps ``last`` if it ends a traceback."""
         text = line.text
-        if not (self.in_frames or self._in_text or _BEGIN in text or text.startswith(_IGNORED)):
+        if not (self.in_frames or self._in_text or _BEGIN in text or text.startswith((_IGNORED, _ENDS))):
             return
         if text.startswith(_IGNORED):
             self._is_ignored = True
+        elif text.startswith(_ENDS):
+            self.last = LoggedException(line, [text.removeprefix(_ENDS)], "", last)
+            self.in_frames, self._in_text, self._left = False, True, _MOST_LINES
         elif _BEGIN in text:
             self.in_frames, self._in_text = not self._is_ignored, False
             self._is_ignored, self._own, self._any = False, "", ""

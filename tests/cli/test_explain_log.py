@@ -58,6 +58,18 @@ def test_a_mistake_that_a_stage_knows_has_its_fix(capsys: pytest.CaptureFixture[
     assert "  fix:        register it once, or give the second one a name of its own\n" in out
 
 
+def test_a_message_with_which_the_embedded_t5x_ends_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    write("t5x: error: the gin config cannot be read: Unable to open file: a.gin. Searched config paths: ['', '.'].\n")
+    assert explained(capsys, 0).startswith("job.log:1: GIN16: the Gin file a.gin is in none of ['', '.']\n")
+
+
+def test_of_many_hosts_the_first_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    write(*(f"[task {host}] Training: step {host}\n" for host in range(12)))
+    lines = explained(capsys, 1).splitlines()
+    assert lines[1:4] == ["What was done last:", "  host 0: Training: step 0", "  host 1: Training: step 1"]
+    assert lines[9:11] == ["  host 7: Training: step 7", "  and 4 more"]
+
+
 def test_without_a_known_text_the_end_of_the_log_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     write("one\ntwo\n\nthree\nfour\n")
     assert explained(capsys, 1) == (
@@ -74,12 +86,14 @@ def test_without_a_known_text_the_end_of_the_log_is_shown(capsys: pytest.Capture
 def test_an_unknown_exception_and_what_the_job_survived_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     steps = "".join(f"Training: step {step}\n" for step in range(9))
     write(f"*** SIGTERM received by PID 7\n{steps}Traceback (most recent call last):\nmy.Error: \x1b]0;title\x07no\n")
-    assert explained(capsys, 1).splitlines()[:5] == [
+    assert explained(capsys, 1).splitlines()[:7] == [
         "job.log: no known text was found; all 12 lines were read",
         "The last exception of each host:",
         "  job.log:12: RUN01: a host stopped with my.Error: no",
         "The job went on after these:",
         "  job.log:1: POD17: process 7 of a host received SIGTERM",
+        "What was done last:",
+        "  this log: Training: step 8",
     ]
 
 
