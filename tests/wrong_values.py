@@ -35,6 +35,7 @@ _WRONG_NAMES = {
     OptionForm.SLICE: ("v3-9", "v3", "v3:0x4", "8"),
     OptionForm.CODES: ("GIN99", "gin01"),
     OptionForm.TARGET: ("wrong value", "gs://bucket/x"),
+    OptionForm.FAULT: ("during=lunch", "how=sigkill", "at_step=-1", "grace=x", "step,step", "moment=save"),
     OptionForm.BUCKETS: ("no_such_folder",),
 }
 

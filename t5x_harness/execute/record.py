@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -14,6 +14,19 @@ from t5x_harness.upstream.t5x import watch_batches
 
 _BYTES = 8
 """The length of a digest. Two rows of a training have the same by chance about once in 2**64 / rows**2 trainings."""
+
+
+class Observer(Protocol):
+    """Is called at moments of a training."""
+
+    def before_step(self, step: int) -> None:
+        """Is called with each step before its batch is taken."""
+
+    def before_eval(self, step: int) -> None:
+        """Is called with the step of the state before it is evaluated."""
+
+    def before_compiling(self) -> None:
+        """Is called before the train step is compiled."""
 
 
 class Recorder:
@@ -26,13 +39,13 @@ class Recorder:
 
     Args:
       file: the file, which is appended to, as a process that goes on with a training writes into the same one.
-      before_step: a function that is called with each step before its batch is taken; None for none.
+      observer: an object that is called at moments of the training; None for none.
     """
 
-    def __init__(self, file: Path, before_step: Callable[[int], None] | None = None) -> None:
+    def __init__(self, file: Path, observer: Observer | None = None) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = file.open("a", encoding="utf-8", buffering=1)  # each line is written as it ends
-        self._before_step = before_step or (lambda step: None)
+        self._observer = observer
         self._step = 0
 
     def watch(self, trainer_cls: Any) -> Callable[..., Any]:
@@ -40,7 +53,9 @@ class Recorder:
 
         def make(*args: Any, **kwargs: Any) -> Any:
             trainer = trainer_cls(*args, **kwargs)
-            if watch_batches(trainer, self._taken, lambda: self._before_step(self._step)):
+            if self._observer is not None:
+                self._observe(trainer, self._observer)
+            if watch_batches(trainer, self._taken):
                 train = trainer.train
 
                 def recorded(*rest: Any, **options: Any) -> Any:
@@ -54,6 +69,20 @@ class Recorder:
             return trainer
 
         return make
+
+    def _observe(self, trainer: Any, observer: Observer) -> None:
+        watch_batches(trainer, lambda _: None, lambda: observer.before_step(self._step))
+        evaluate, compile_train = trainer.eval, trainer.compile_train
+
+        def observed_eval(*args: Any, **kwargs: Any) -> Any:
+            observer.before_eval(int(trainer.train_state.step))
+            return evaluate(*args, **kwargs)
+
+        def observed_compile(*args: Any, **kwargs: Any) -> Any:
+            observer.before_compiling()
+            return compile_train(*args, **kwargs)
+
+        trainer.eval, trainer.compile_train = observed_eval, observed_compile
 
     def _taken(self, batch: Mapping[str, Any]) -> None:
         self._write({"step": self._step, "rows": rows_of(batch)})

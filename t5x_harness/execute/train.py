@@ -37,7 +37,7 @@ def train_stage(run: Execution, report: StageReport) -> None:
     small, output = run.prepared(report), run.written
     counter = _Counter(small.first_step, lambda step: run.progress({"stage": "train", "step": step, "of": small.steps}))
     trainer_cls = small.config.build("trainer_cls")
-    if trainer_cls is not None and run.spec.settings.resume:
+    if trainer_cls is not None and run.spec.resumes:
         trainer_cls = Recorder(run.recorded).watch(trainer_cls)
     watched = {} if trainer_cls is None else {"trainer_cls": counter.watch(trainer_cls)}
     with few_examples(small.all_tasks, small.examples):

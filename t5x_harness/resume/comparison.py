@@ -175,7 +175,16 @@ def _same_batches(reference: History, resumed: History, life: Life, expected: Ex
     wrong = next((step for step in sorted(wanted) if step >= life.began and wanted[step] != taken.get(step)), None)
     if wrong is None:
         return True
-    if expected.saves_dataset:
+    if expected.saves_dataset and life.began == expected.first_step and _is_one_ahead(reference.lives[-1], life):
+        message = (
+            f"T5X itself loses a batch here: it saves checkpoint_{life.began} when it has already taken the first "
+            f"batch, so that a training that goes on from there begins with the second; {examples.never} examples are "
+            "never trained"
+        )
+        fix = "nothing in the config: T5X does this only at the first step"
+        made.findings.append(Finding("RES03", Severity.NOTE, Stage.RESUME, message, fix=fix))
+        made.not_checked.append("the steps after a restart: they have other batches than without one")
+    elif expected.saves_dataset:
         message = (
             f"the batch of step {wrong} is not the one that an uninterrupted training takes there, although "
             f"{_SAVE_DATASET} is on: {examples.again} examples are trained twice, {examples.never} never"
@@ -192,6 +201,12 @@ def _same_batches(reference: History, resumed: History, life: Life, expected: Ex
         made.findings.append(Finding("RES03", Severity.NOTE, Stage.RESUME, message, fix=f"bind {_SAVE_DATASET} = True"))
         made.not_checked.append("the steps after a restart: they have other batches than without one")
     return False
+
+
+def _is_one_ahead(through: Life, life: Life) -> bool:
+    """Tells whether each batch is the one that the other training took a step later."""
+    pairs = [(rows, through.batches[step + 1]) for step, rows in life.batches.items() if step + 1 in through.batches]
+    return bool(pairs) and all(rows == later for rows, later in pairs)
 
 
 def _first_difference(one: Life, other: Life) -> int | None:
@@ -217,8 +232,8 @@ def _error(code: str, message: str, fix: str) -> Finding:
 
 def scalar_differences(
     wanted: Mapping[str, Mapping[int, float]], found: Mapping[str, Mapping[int, float]]
-) -> Iterator[str]:
-    """Yields the tags and steps of scalars that differ, except those that measure time.
+) -> Iterator[tuple[str, int, str]]:
+    """Yields the tag and the step of each scalar that differs, and how; those that measure time are left out.
 
     Args:
       wanted: the scalars of the reference by tag and step.
@@ -231,7 +246,7 @@ def scalar_differences(
             other = found.get(tag, {}).get(step)
             if other is None or (other != value and not (math.isnan(value) and math.isnan(other))):
                 shown = "missing" if other is None else f"{other:.6g}"
-                yield f"{tag} at step {step} is {value:.6g}, and {shown} after a restart"
+                yield tag, step, f"{tag} at step {step} is {value:.6g}, and {shown} after a restart"
 
 
 def _is_of_time(tag: str) -> bool:

@@ -1,7 +1,9 @@
 """The stage ``resume``: trains a run again, kills it, lets it go on, and compares it with the run's own training."""
 
+import contextlib
 import dataclasses
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -9,7 +11,7 @@ from typing import Any, Protocol
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resume.comparison import Expected, compare, scalar_differences
 from t5x_harness.resume.history import History
-from t5x_harness.spec import Finding, RunSpec, Stage, StageResult
+from t5x_harness.spec import Fault, Finding, Moment, RunSpec, Stage, StageResult
 from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import RunProcess
@@ -57,6 +59,23 @@ class Repeatable(JsonValue):
     hardware_rng: bool
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainingEnd:
+    """How a training ended.
+
+    Attributes:
+      moment: what it did when the fault came, in words; empty if none came.
+      how: how it ended, in words; empty if it trained to its last step.
+      finding: the mistake that ended it; None if none did.
+      metrics: the scalars in MODEL_DIR by tag and step, if it trained to its last step.
+    """
+
+    moment: str
+    how: str
+    finding: Finding | None = None
+    metrics: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+
+
 class Start(Protocol):
     """Starts a process of a run."""
 
@@ -92,25 +111,21 @@ class Repeater:
         self._timeout = timeout
         self._on_progress = on_progress
 
-    def train(self, name: str, kill_at: int | None = None) -> Mapping[str, Any]:
+    def train(self, name: str, fault: Fault | None = None, at_step: int = 0) -> TrainingEnd:
         """Trains in a folder, from the newest checkpoint in it.
 
         Args:
           name: the name of the training; each has a folder.
-          kill_at: the step at which the process is killed; None for never.
-
-        Returns:
-          What :meth:`~t5x_harness.resume.training.Training.train` returns; empty if the process was killed.
+          fault: the fault that ends it; None for none.
+          at_step: the first step at which the fault's moment counts.
 
         Raises:
-          WorkerError: the process ended otherwise.
+          WorkerError: the process ended without a fault.
         """
-        self._on_progress(
-            {"stage": Stage.RESUME.value, "note": name if kill_at is None else f"{name} to step {kill_at}"}
-        )
+        self._on_progress({"stage": Stage.RESUME.value, "note": f"{name}, {fault or 'to its end'}"})
         folder = self._workspace / Stage.RESUME.value
         spec = dataclasses.replace(
-            self._spec.with_settings(full_size=True, resume=False, model_dir=None),
+            self._spec.with_settings(full_size=True, resume=False, preempt=None, model_dir=None),
             bindings=(
                 *self._spec.bindings,
                 *self._training.bindings,
@@ -118,20 +133,35 @@ class Repeater:
             ),
         )
         process = self._start(FACTORY, folder / f"{name}-run", spec, training=self._training.to_json())
-        with process:
+        moments: list[str] = []
+        with process, contextlib.ExitStack() as timers:
+
+            def note(event: Mapping[str, Any]) -> None:
+                if "fault" not in event:
+                    return
+                moments.append(event["fault"])
+                assert fault is not None
+                timer = threading.Timer(fault.grace, process.close)
+                timers.callback(timer.cancel)
+                timer.start()
+
             try:
                 ended: Mapping[str, Any] = process.call(
                     "train",
                     timeout=self._timeout,
+                    on_progress=note,
                     record=str(self.record(name)),
                     local=str(self.local(name)),
-                    kill_at=kill_at,
+                    fault=None if fault is None else fault.to_json(),
+                    at_step=at_step,
                 )
             except RunDied:
-                if kill_at is None or not self.record(name).exists():
+                if not moments:
                     raise
-                return {}
-        return ended
+                return TrainingEnd(moments[0], "")
+        found = Finding.from_json(ended["finding"]) if "finding" in ended else None
+        how = f"it ended by itself ({ended['ended']})" if "ended" in ended else ""
+        return TrainingEnd("".join(moments), how, found, ended.get("metrics", {}))
 
     def address(self, name: str) -> str:
         """Returns the folder that a training writes into, as passed to T5X; it is of the same kind as the run's own."""
@@ -150,6 +180,11 @@ class Repeater:
     def history(self, name: str) -> History:
         """Returns what a training recorded."""
         return History.read(self.record(name))
+
+    def unfinished(self, name: str) -> list[str]:
+        """Returns the names of the checkpoints in a training's folder that were not written to their end."""
+        names = {path.name for path in self.local(name).glob("checkpoint_*")}
+        return sorted(names - {f"checkpoint_{step}" for step in self.saved(name)})
 
     def saved(self, name: str) -> list[int]:
         """Returns the steps of the complete checkpoints in a training's folder, ascending."""
@@ -185,18 +220,30 @@ def resume_run(
         report.unproved = "the trainer's loop is not train(batch_iter, num_steps, start_step), so it was not recorded"
         report.exercised = 1
         return report.result()
-    complete = complete_checkpoints(Path(training.local), in_bucket=training.is_in_bucket)
-    inside = [step for step in complete if training.first_step < step < training.last_step]
-    last = training.last_step - 1
-    kill_at = min(inside[0] + 1, last) if inside else last
-    if "finding" in (ended := repeater.train("resumed", kill_at)):
-        report.end(Finding.from_json(ended["finding"]))
+    fault = Fault.from_text(spec.settings.preempt) if spec.settings.preempt else Fault()
+    at_step = _step_of(fault, training)
+    if at_step is None:
+        last = training.last_step
+        message = f"{fault} cannot come: training ends at step {last}, and began at step {training.first_step}"
+        report.find("RES08", message, fix=f"order it for a step from {training.first_step} to {last - 1}")
         return report.result()
-    saved = repeater.saved("resumed")
-    report.fact("killed", f"before step {kill_at + 1}, with {_checkpoints(saved)}")
-    ended = repeater.train("resumed")
-    if "finding" in ended:
-        report.end(Finding.from_json(ended["finding"]))
+    for ordered in (Fault(), fault) if fault.during.follows_restart else (fault,):
+        end = repeater.train("resumed", ordered, at_step)
+        if end.finding is not None:
+            report.end(end.finding)
+            return report.result()
+        if not end.moment:
+            message = f"{ordered} did not come: the training went to its end"
+            report.find("RES08", message, fix="order it for a moment and a step that the training has")
+            return report.result()
+        saved = repeater.saved("resumed")
+        by_itself = f"; {end.how}" if end.how else ""
+        report.fact("ended", f"by {ordered.how}, {end.moment}, with {_checkpoints(saved)}{by_itself}")
+    if unfinished := repeater.unfinished("resumed"):
+        report.fact("left unfinished", ", ".join(unfinished))
+    through = repeater.train("resumed")
+    if through.finding is not None:
+        report.end(through.finding)
         return report.result()
     expected = Expected(
         saved[-1] if saved else None,
@@ -219,8 +266,22 @@ def resume_run(
     report.not_checked += compared.not_checked
     report.exercised = resumed.lives[-1].reached - resumed.lives[-1].began
     if not compared.findings and not compared.not_checked:
-        _compare_files(report, training, metrics, ended, repeater)
+        life = resumed.lives[-1]
+        lost = life.began if fault.during is Moment.EVAL else None
+        _compare_files(report, training, metrics, through, repeater, lost)
     return report.result()
+
+
+def _step_of(fault: Fault, training: Repeatable) -> int | None:
+    """Returns the first step at which a fault's moment counts; None if the training does not have the step."""
+    first, last = training.first_step, training.last_step
+    if fault.at_step is not None:
+        return fault.at_step if first <= fault.at_step < last else None
+    complete = complete_checkpoints(Path(training.local), in_bucket=training.is_in_bucket)
+    saved = next((step for step in complete if first < step < last), None)
+    if saved is None:
+        return last - 1
+    return min(saved + 1, last - 1) if fault.during is Moment.STEP or fault.during.follows_restart else saved
 
 
 def _checkpoints(steps: Iterable[int]) -> str:
@@ -231,13 +292,23 @@ def _compare_files(
     report: StageReport,
     training: Repeatable,
     metrics: Mapping[str, Mapping[int, float]],
-    ended: Mapping[str, Any],
+    resumed: TrainingEnd,
     repeater: Repeater,
+    lost: int | None,
 ) -> None:
-    """Adds what the metrics and the checkpoints show, if all states are equal."""
-    found = {tag: {int(step): value for step, value in steps.items()} for tag, steps in ended["metrics"].items()}
+    """Adds what the metrics and the checkpoints show, if all states are equal.
+
+    ``lost`` is the step whose evaluation the fault has ended; None for none.
+    """
+    found = {tag: {int(step): value for step, value in steps.items()} for tag, steps in resumed.metrics.items()}
     wanted = {tag: steps for tag, steps in metrics.items() if not tag.startswith(("eval/", "infer/"))}
-    if differences := list(scalar_differences(wanted, found)):
+    differences = []
+    for tag, step, text in scalar_differences(wanted, found):
+        if step != lost or not tag.startswith(("training_eval/", "inference_eval/")) or step in found.get(tag, {}):
+            differences.append(text)
+    if lost is not None:
+        report.fact("lost", f"the evaluation at step {lost}: T5X saves before it evaluates, and does not repeat it")
+    if differences:
         more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
         message = f"the metrics of a restarted training are others: {'; '.join(differences[:_SHOWN])}{more}"
         report.find("RES05", message, fix="look at what the trainer adds up")

@@ -1,7 +1,5 @@
 """A training at the sizes of a run's own stages, in a process of its own, which may be ended on the way."""
 
-import os
-import signal
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +10,9 @@ from t5x_harness.execute.command_line import as_t5x
 from t5x_harness.execute.execution import Progress, open_execution
 from t5x_harness.execute.output import scalars_in
 from t5x_harness.resolve.explanation import explain, log_traceback
+from t5x_harness.resume.injection import Injector
 from t5x_harness.resume.stage import Repeatable
-from t5x_harness.spec import Stage
+from t5x_harness.spec import Fault, Stage
 from t5x_harness.upstream.t5x import install_mesh
 
 
@@ -31,17 +30,18 @@ class Training:
         self._training = Repeatable.from_json(argument["training"])
         install_mesh(self._run.slice, self._training.data_axis)
 
-    def train(self, record: str, local: str, kill_at: int | None) -> dict[str, Any]:
+    def train(self, record: str, local: str, fault: dict[str, Any] | None, at_step: int) -> dict[str, Any]:
         """Trains from the newest checkpoint in MODEL_DIR to the last step.
 
         Args:
           record: the file that the training is recorded in.
           local: MODEL_DIR on this machine's disk.
-          kill_at: the step at which this process is killed, before it takes the batch; None for never.
+          fault: the fault that ends it, as JSON; None for none.
+          at_step: the first step at which the fault's moment counts.
 
         Returns:
           ``step``, which it ended at, and ``metrics``, the scalars in MODEL_DIR by tag and step; or ``finding``, the
-          mistake that ended it, as JSON.
+          mistake that ended it, as JSON. After a fault that it survived, ``ended`` says how it ended.
         """
         import gin
         from t5x import train as train_module
@@ -49,24 +49,26 @@ class Training:
         from t5x_harness.execute.record import Recorder
         from t5x_harness.resolve.datasets import few_examples
 
-        def before_step(step: int) -> None:
-            if step == kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-
         run = self._run
+        injector = None if fault is None else Injector(Fault.from_json(fault), at_step, self._announce)
         try:
             with as_t5x(run.spec, run.runtime.location):
                 run.open_config((Path(self._training.standins), self._training.embedding_rows))
                 assert run.config is not None
                 tasks = list(self._tasks())
-                recorder = Recorder(Path(record), before_step)
+                recorder = Recorder(Path(record), injector)
                 watched = {"trainer_cls": recorder.watch(run.config.build("trainer_cls"))}
                 with few_examples(tasks, self._training.examples):
                     step, _ = gin.get_configurable(train_module.train)(**watched)
         except Exception as error:  # anything that the user's code or T5X raises
             log_traceback(error)
+            if injector is not None and injector.came:
+                return {"ended": f"{type(error).__name__}: {error}"}
             return {"finding": explain(error, Stage.RESUME, run.config).to_json()}
         return {"step": int(step), "metrics": scalars_in(Path(local))}
+
+    def _announce(self, when: str) -> None:
+        self._run.progress({"stage": Stage.RESUME.value, "fault": when})
 
     def _tasks(self) -> Iterator[seqio.Task]:
         """Yields the tasks of the run, which read stand-ins as those of the run's own stages do."""

@@ -29,6 +29,7 @@ RUN_CODES: Mapping[str, str] = {
     "RES05": "the metrics of a restarted training are not those of one that runs through",
     "RES06": "a restarted training leaves other checkpoints",
     "RES07": "a restarted training ends at another step",
+    "RES08": "a fault that was ordered for a training cannot come",
     "RUN01": "T5X or a library stopped, and no rule knows why: the line that raised, and the bindings it is about",
     "RUN02": "a stage did none of its work, so that it proved nothing, or only a part of it",
     "RUN03": "the last checkpoint is not of the step that training ended at",

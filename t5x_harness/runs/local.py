@@ -187,6 +187,9 @@ class LocalExecutor:
         """Runs the stage resume, in which the run's training is repeated in processes that are killed."""
         from t5x_harness.resume.stage import Repeatable, Repeater, resume_run
 
+        if isinstance(self._zygote, InProcess):
+            why = "how training goes on: a process has to be killed for that, and --in-process leaves only this one"
+            return StageResult(Stage.RESUME, Outcome.NOT_RUN, not_checked=(why,))
         process = self._opened(run)
         training = Repeatable.from_json(process.call("repeatable", timeout=self._timeout))
         metrics = decode_fields(RunResult, process.call("artifacts", timeout=_ARTIFACT_SECONDS))["metrics"]

@@ -27,7 +27,7 @@ def stages_of(spec: RunSpec) -> tuple[Stage, ...]:
         stage
         for stage in stages
         if (stage is not Stage.AOT or spec.settings.aot is not None)
-        and (stage is not Stage.RESUME or spec.settings.resume)
+        and (stage is not Stage.RESUME or spec.resumes)
         and (spec.settings.until is None or order.index(stage) <= order.index(spec.settings.until))
     )
 

@@ -105,6 +105,17 @@ def tpu_slice(text: str) -> str:
     return text
 
 
+def fault(text: str) -> str:
+    """Returns the text of a fault that can be ordered."""
+    from t5x_harness.spec import Fault
+
+    try:
+        Fault.from_text(fitting(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
+
+
 def folder(text: str) -> str:
     """Returns the absolute path of a folder, which has to exist before anything is run."""
     if not os.path.isdir(fitting(text)):
@@ -131,6 +142,7 @@ _PARSERS: Mapping[OptionForm, Callable[[str], Any]] = {
     OptionForm.BUCKETS: buckets,
     OptionForm.BINDINGS: functools.partial(fitting, has_lines=True),
     OptionForm.SLICE: tpu_slice,
+    OptionForm.FAULT: fault,
 }
 
 

@@ -12,6 +12,9 @@ from t5x_harness.spec.choices import Mode as Mode
 from t5x_harness.spec.choices import RuntimeChoice as RuntimeChoice
 from t5x_harness.spec.choices import Stage as Stage
 from t5x_harness.spec.choices import StandInPolicy as StandInPolicy
+from t5x_harness.spec.fault import Ending as Ending
+from t5x_harness.spec.fault import Fault as Fault
+from t5x_harness.spec.fault import Moment as Moment
 from t5x_harness.spec.results import Assignment as Assignment
 from t5x_harness.spec.results import AuxiliaryRun as AuxiliaryRun
 from t5x_harness.spec.results import BoundValue as BoundValue

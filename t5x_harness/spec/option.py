@@ -33,6 +33,7 @@ class OptionForm(enum.StrEnum):
     ADDRESS = "folder or address"
     PATH = "file or folder"
     BUCKETS = "folder of buckets"
+    FAULT = "fault"
     RESOURCES = "resources of a job"
     TABLE = "table"
 

@@ -156,6 +156,17 @@ class RunSettings(JsonValue):
         key=True,
         commands=("run",),
     )
+    preempt: str | None = option(
+        None,
+        "how the stage resume, which this turns on, ends the training: during=step, save, commit, eval, restore or "
+        "compile; how=kill, term, stop or gil; at_step=N; grace=SECONDS until it is killed. Such as "
+        "during=save,how=term",
+        "by SIGKILL, one step after the first checkpoint",
+        pytest=True,
+        form=OptionForm.FAULT,
+        metavar="FAULT",
+        commands=("run",),
+    )
     until: Stage | None = option(
         None,
         f"the last stage of each config, of {', '.join(Stage)}; tests that call t5x_run run all of theirs",
@@ -312,6 +323,11 @@ class RunSpec(JsonValue):
     def name(self) -> str:
         """A short name for tables and folders: the stem of the last file."""
         return Path(self.gin_files[-1]).stem if self.gin_files else "run"
+
+    @property
+    def resumes(self) -> bool:
+        """Whether its training is also killed and restarted."""
+        return self.settings.resume or self.settings.preempt is not None
 
     def with_settings(self, **settings: Any) -> Self:
         """Returns the same run with some of its settings changed."""

@@ -25,11 +25,11 @@ mine.Trainer.learning_rate_fn = @utils.create_learning_rate_scheduler()
 def resumed(backend: Backend, train_text: str, tmp_path: Path) -> Resumed:
     """Trains a config, kills and restarts it, and returns the result of the comparison."""
 
-    def run(extra: str = SAVED, module: str = "") -> StageResult:
+    def run(extra: str = SAVED, module: str = "", preempt: str | None = None) -> StageResult:
         if module:
             (tmp_path / "mine.py").write_text(module)
-        text = train_text.replace("USE_CACHED_TASKS", f"{extra}USE_CACHED_TASKS")
-        made = backend(text.replace("eval_period = 2", "eval_period = 4"), resume=True)
+        text = train_text.replace("eval_period = 2", "eval_period = 4")
+        made = backend(text + extra, resume=True, preempt=preempt)
         made.passed(Stage.RESOLVE, Stage.PLAN, Stage.TRAIN, Stage.EVAL, Stage.INFER)
         return made.stage(Stage.RESUME)
 
@@ -46,7 +46,7 @@ def test_a_training_goes_on_to_the_bit(resumed: Resumed) -> None:
     assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
     assert (result.findings, result.not_checked) == ((), ())
     facts = dict(result.facts)
-    assert facts["killed"] == "before step 4, with checkpoint_0, checkpoint_2"
+    assert facts["ended"] == "by kill, before the batch of step 4 was taken, with checkpoint_0, checkpoint_2"
     assert facts["went on from"] == "checkpoint_2; 1 step trained twice"
     assert facts["examples"] == "trained twice: 0, never: 0"
     assert facts["compared"] == "the states of 2 steps after the restart, equal to the bit"
@@ -63,6 +63,49 @@ def test_without_the_position_of_the_data_it_is_said_what_cannot_repeat(resumed:
     said = r"after a restart, the data begins anew: of 32 examples, ([1-9]\d*) are trained twice and \1 never"
     assert re.fullmatch(said, note.message), note.message
     assert result.not_checked == ("the steps after a restart: they have other batches than without one",)
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize(
+    ("fault", "says", "step"),
+    [
+        ("save", "by kill, while checkpoint_2 was written, with checkpoint_0", 0),
+        ("commit", "by kill, when checkpoint_2 was about to get its name, with checkpoint_0", 0),
+        ("at_step=3,how=term", "by term, before the batch of step 4 was taken, with checkpoint_0, checkpoint_2", 2),
+        ("how=stop", "by stop, before the batch of step 4 was taken, with checkpoint_0, checkpoint_2", 2),
+        ("how=gil,grace=1", "by gil, before the batch of step 4 was taken, with checkpoint_0, checkpoint_2", 2),
+        ("restore", "by kill, while a checkpoint was read, with checkpoint_0, checkpoint_2", 2),
+        ("compile", "by kill, while the train step was compiled, with checkpoint_0, checkpoint_2", 2),
+    ],
+)
+def test_however_and_whenever_it_ends_it_goes_on(resumed: Resumed, fault: str, says: str, step: int) -> None:
+    result = resumed(preempt=fault)
+    assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
+    facts = dict(result.facts)
+    assert facts["ended"] == says
+    if step:
+        assert facts["went on from"].startswith(f"checkpoint_{step}; ")
+        assert (result.findings, result.not_checked) == ((), ())
+        return
+    assert facts["left unfinished"] == "checkpoint_2.orbax-checkpoint-tmp"
+    assert facts["went on from"] == "step 0, the first one; 2 steps trained twice"
+    (note,) = result.findings
+    assert note.message.startswith("T5X itself loses a batch here: it saves checkpoint_0 when it has already taken the")
+
+
+@pytest.mark.journey
+def test_an_evaluation_that_was_killed_is_lost(resumed: Resumed) -> None:
+    result = resumed(f"{SAVED}train_script.train.eval_period = 2\n", preempt="eval")
+    assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
+    lost = "the evaluation at step 2: T5X saves before it evaluates, and does not repeat it"
+    assert dict(result.facts)["lost"] == lost
+
+
+@pytest.mark.journey
+def test_a_fault_that_cannot_come(resumed: Resumed) -> None:
+    late = only(resumed(preempt="at_step=400"))
+    assert (late.code, late.fix) == ("RES08", "order it for a step from 0 to 3")
+    assert late.message == "during=step,how=kill,at_step=400 cannot come: training ends at step 4, and began at step 0"
 
 
 LOST_POSITION = """

@@ -135,6 +135,18 @@ def test_data_that_begins_anew_is_a_note_where_its_position_is_not_saved(tmp_pat
     assert made.not_checked == ["the steps after a restart: they have other batches than without one"]
 
 
+def test_the_batch_that_t5x_itself_loses_is_a_note(tmp_path: Path, reference: History) -> None:
+    ahead = [
+        {**line, "rows": [f"row {2 * line['step'] + n}" for n in (2, 3)]} if "rows" in line else line
+        for line in life(0, 4)
+    ]
+    made = compared(reference, history(tmp_path, "resumed", life(0, 3), ahead), saved=0)
+    (note,) = made.findings
+    assert (note.code, note.severity) == ("RES03", Severity.NOTE)
+    assert note.message.startswith("T5X itself loses a batch here: it saves checkpoint_0 when it has already taken the")
+    assert made.facts["examples"] == "trained twice: 2, never: 2"
+
+
 def again(line: dict[str, Any]) -> dict[str, Any]:
     """Returns the batch of a pipeline that began anew at step 2."""
     return {"rows": [f"row {2 * line['step'] - 4}", f"row {2 * line['step'] - 3}"]} if "rows" in line else {}
@@ -174,7 +186,7 @@ def test_parameters_that_are_saved_in_fewer_bits_are_not_compared(tmp_path: Path
 def test_scalars_that_differ_are_named_except_times() -> None:
     wanted = {"train/loss": {1: 2.5, 2: float("nan")}, "train/timing/seconds": {1: 3.0}, "train/sum": {1: 1.0}}
     found = {"train/loss": {1: 2.25, 2: float("nan")}, "train/timing/seconds": {1: 9.0}}
-    assert list(scalar_differences(wanted, found)) == [
+    assert [text for _, _, text in scalar_differences(wanted, found)] == [
         "train/loss at step 1 is 2.5, and 2.25 after a restart",
         "train/sum at step 1 is 1, and missing after a restart",
     ]
