@@ -111,7 +111,7 @@ def test_every_marker_is_listed(page: str, pytester: pytest.Pytester) -> None:
     shown = pytester.runpytest_subprocess("--markers").stdout.str()
     named = [re.split(r"\W", quoted(first)[0])[0] for first, _ in cells(section(page, "Markers"))]
     assert named == [name for name in re.findall(r"^@pytest.mark.(\w+)", shown, re.MULTILINE) if name in named]
-    assert set(named) == {"smoke", "aot", "slice", "network", "tpu", "auxiliary"}
+    assert set(named) == {"smoke", "aot", "slice", "preempt", "network", "tpu", "auxiliary"}
 
 
 def test_every_option_and_ini_value_of_pytest_is_listed(page: str, pytester: pytest.Pytester) -> None:

@@ -34,7 +34,7 @@ CHECKPOINT_PATH = 'gs://my-bucket/run/checkpoint_1000'
 EVAL_OUTPUT_DIR = 'gs://my-bucket/eval'
 DROPOUT_RATE = 0.0
 """
-TRAIN_STAGES = tuple(stage for stage in Stage if stage is not Stage.AOT)  # which only runs if requested
+TRAIN_STAGES = tuple(stage for stage in Stage if stage not in (Stage.AOT, Stage.RESUME))  # which only run if requested
 
 
 @pytest.fixture
