@@ -15,7 +15,9 @@ _MOST_BYTES = 1 << 20
 
 _COLORS = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
-_HOST = r"(?:worker|task|host|process|rank)[ _:#=-]?(?P<host>\d+)|[\w.-]+-w-(?P<vm>\d+)|(?P<name>workerpool\d+-\d+)"
+_HOST = (
+    r"(?:worker|task|host|process|rank)[ _:#=-]?(?P<host>\d{1,9})|[\w.-]+-w-(?P<vm>\d{1,9})|(?P<name>workerpool\d+-\d+)"
+)
 _PREFIX = re.compile(rf"(?:[\[(<](?:{_HOST})[\])>]:?|(?:{_HOST.replace('P<', 'P<bare_')}) *[:|])\s?", re.IGNORECASE)
 """``[task 3] text``, ``worker 3: text``, ``worker-3 | text``, ``t1v-n-1a2b-w-3: text``, ``workerpool1-2: text``."""
 
@@ -88,7 +90,7 @@ def _parsed(number: int, text: str) -> Iterator[LogLine]:
 
 def _of_entry(number: int, text: str, replica: str, time: str = "") -> Iterator[LogLine]:
     """Yields the lines of an entry of Cloud Logging, whose replica is a host's number, a name, or empty."""
-    host, name = (int(replica), f"host {replica}") if replica.isdecimal() else (None, replica)
+    host, name = (int(replica), f"host {replica}") if replica.isdecimal() and len(replica) < 10 else (None, replica)
     for part in text.splitlines():
         line = _plain(number, part)
         own = (line.host, line.writer) if line.writer else (host, name)
@@ -128,7 +130,7 @@ def _entry(text: str) -> tuple[str, str, str] | None:
     """Returns the text, the host's number or name, and the time of an entry of Cloud Logging; None if it is none."""
     try:
         entry: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     payload = entry.get("jsonPayload")
     said = entry.get("textPayload") or (payload.get("message") if isinstance(payload, dict) else entry.get("message"))

@@ -14,8 +14,18 @@ _GOES_ON = 5
 _PROCESS = "Process ID: "
 """T5X logs the number of its process at its start."""
 
+_GOES_ON_ASKED = 20
+"""The same for a host that was asked to end: it may take steps for the time that it is given, and save."""
+
 _MOST_HOSTS = 4096
 _MOST_NAMED = 64
+_MOST_DIGITS = 9
+MOST_CHARACTERS = 240
+"""The most characters of a line or of a value that are shown."""
+
+MOST_KEPT = 10 * MOST_CHARACTERS
+"""The most characters of a line that are kept, so that a secret is masked as a whole before it is cut."""
+
 _MOST_REPLACED = 20
 _MOST_BETWEEN = 3
 """The most lines between a text and the hosts that it names."""
@@ -30,8 +40,7 @@ class FoundText:
 
     Attributes:
       text: the text.
-      line: the line.
-      start: where in the line it begins.
+      line: the line; of a long one, the part that begins with the text.
       values: the groups of its pattern.
       hosts: the numbers of the hosts that it names.
       last: what the host whose line it is logged last as it went on.
@@ -40,11 +49,15 @@ class FoundText:
 
     text: SymptomText
     line: LogLine
-    start: int
     values: dict[str, str]
     hosts: list[int]
     last: str
     steps: int = 0
+
+    @property
+    def is_survived(self) -> bool:
+        """Whether its host went on for so long that it did not end it."""
+        return self.steps >= (_GOES_ON_ASKED if self.text.role == "notice" else _GOES_ON)
 
 
 @dataclasses.dataclass
@@ -89,12 +102,12 @@ class LogReader:
     @property
     def found(self) -> list[FoundText]:
         """The texts that were found, in the order of their lines, after which their hosts did not go on."""
-        return [found for found in self._found.values() if found.steps < _GOES_ON]
+        return [found for found in self._found.values() if not found.is_survived]
 
     @property
     def survived(self) -> list[FoundText]:
         """The texts that were found after which their hosts went on, in the order of their lines."""
-        survived = [found for found in self._found.values() if found.steps >= _GOES_ON]
+        survived = [found for found in self._found.values() if found.is_survived]
         return sorted([*self._replaced, *survived], key=lambda found: found.line.number)
 
     def exceptions(self) -> Iterator[LoggedException]:
@@ -130,7 +143,7 @@ class LogReader:
         self.lines, text = line.number, line.text
         if not text or text.isspace():
             return
-        self.tail = [*self.tail[1 - _TAIL :], text]
+        self.tail = [*self.tail[1 - _TAIL :], text[:MOST_KEPT]]
         writer = self._writers.get(line.writer)
         if writer is None:
             if len(self._writers) == _MOST_HOSTS:
@@ -142,23 +155,24 @@ class LogReader:
         if _has(text, self._progress_parts) and (step := self._progress.search(text)):
             self._go_on(line, writer, step)
         elif _PROCESS in text and (process := text.rpartition(_PROCESS)[2].strip()).isdecimal():
-            writer.ids.add(int(process))
+            if len(writer.ids) < 2 and len(process) <= _MOST_DIGITS:
+                writer.ids.add(int(process))
         elif _has(text, self._parts) and not (writer.exceptions.in_frames and text[0].isspace()):
             self._find(line, writer)
 
     def _name_hosts(self, writer: _Writer, found: FoundText, text: str) -> None:
         match = found.text.next.fullmatch(text.strip()) if found.text.next else None
-        if match and len(found.hosts) < _MOST_NAMED:
+        if match and len(found.hosts) < _MOST_NAMED and len(match[1]) <= _MOST_DIGITS:
             found.hosts.append(int(match[1]))
         writer.between += not match
         if not match and (found.hosts or writer.between > _MOST_BETWEEN):
             writer.naming = None
 
     def _go_on(self, line: LogLine, writer: _Writer, step: re.Match[str]) -> None:
-        steps = _GOES_ON if step["end"] else 1
+        steps = _GOES_ON_ASKED if step["end"] else 1
         # Entries of Cloud Logging may be ordered by time backward.
         if not (line.time and line.time < writer.time):
-            writer.last, writer.time = step["end"] or step[0], line.time
+            writer.last, writer.time = (step["end"] or step[0])[:MOST_KEPT], line.time
         for found in self._found.values():
             if found.line.writer == line.writer and not (line.time and line.time < found.line.time):
                 found.steps += steps
@@ -173,15 +187,22 @@ class LogReader:
         host = values.pop("host", "")
         key = (text.code, text.role, f"{line.writer} {host}")
         earlier = self._found.get(key)
-        if earlier and earlier.steps < _GOES_ON:
+        if earlier and not earlier.is_survived:
             return
         if earlier and len(self._replaced) < _MOST_REPLACED:
             self._replaced.append(earlier)
-        found = FoundText(text, line, start, values, [int(host)] if host else [], writer.last)
+        kept = line if len(line.text) <= MOST_CHARACTERS else _cut(line, start)
+        shown = {name: value[:MOST_CHARACTERS] for name, value in values.items()}
+        hosts = [int(host)] if host and len(host) <= _MOST_DIGITS else []
+        found = FoundText(text, kept, shown, hosts, writer.last)
         self._found.pop(key, None)
         self._found[key] = found
         if text.next and not host:
             writer.naming, writer.between = found, 0
+
+
+def _cut(line: LogLine, start: int) -> LogLine:
+    return dataclasses.replace(line, text=line.text[start : start + MOST_KEPT])
 
 
 def _has(text: str, parts: Iterable[str]) -> bool:

@@ -5,15 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from t5x_harness.symptoms.log_lines import LogLine, log_lines
-from t5x_harness.symptoms.reading import FoundText, LogReader
+from t5x_harness.symptoms.reading import MOST_CHARACTERS, FoundText, LogReader
 from t5x_harness.symptoms.table import Role, symptom_codes
 from t5x_harness.symptoms.tracebacks import LoggedException
 from t5x_harness.system.secrets import mask_text
 
 UNKNOWN = "RUN01"
 """The code of an exception that no table knows."""
-
-_MOST_QUOTED = 240
 
 
 class KnownError(Protocol):
@@ -128,7 +126,7 @@ def _symptom(found: FoundText, reader: LogReader) -> Symptom:
         fix=code.fix,
         host=host,
         line=line.number,
-        quoted=_quoted(line.text, found.start),
+        quoted=_quoted(line.text),
         last=_last(host, found.last, line.writer, reader),
         role=text.role,
         time=line.time,
@@ -154,15 +152,12 @@ def _last(host: int | None, step: str, writer: str, reader: LogReader) -> str:
     return f"{writer or 'this log'}: {step}" if step else ""
 
 
-def _quoted(text: str, start: int = 0) -> str:
-    """Returns a line of a log, or of a very long one the part from ``start``."""
-    part = text.strip() if len(text) <= _MOST_QUOTED else text[start:].strip()
-    masked = mask_text(part[: 10 * _MOST_QUOTED])
-    return (
-        masked
-        if len(masked) <= _MOST_QUOTED
-        else f"{masked[:_MOST_QUOTED].rpartition(' ')[0] or masked[:_MOST_QUOTED]} …"
-    )
+def _quoted(text: str) -> str:
+    """Returns the beginning of a line of a log, without secrets."""
+    masked = mask_text(text.strip())
+    if len(masked) <= MOST_CHARACTERS:
+        return masked
+    return f"{masked[:MOST_CHARACTERS].rpartition(' ')[0] or masked[:MOST_CHARACTERS]} …"
 
 
 def _raised(reader: LogReader, known: Callable[[Sequence[str]], KnownError | None]) -> list[Symptom]:

@@ -15,7 +15,9 @@ _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3|^<")
 _NAME = re.compile(r"(?:\w+\.)*\w+(?::|$)")
 _MOST_LINES = 30
-"""The most lines of an exception's text that are kept."""
+_MOST_CAUSES = 20
+_MOST_KEPT = 2400
+"""The most lines of an exception's text that are kept, exceptions of a chain, and characters of a line."""
 
 
 @dataclasses.dataclass
@@ -60,8 +62,8 @@ class TracebackReader:
         if text.startswith(_IGNORED):
             self._is_ignored = True
         elif text.startswith(_ENDS):
-            self.last = LoggedException(line, [text.removeprefix(_ENDS)], "", last)
-            self.in_frames, self._in_text, self._left = False, True, _MOST_LINES
+            self._earlier = []
+            self._end(line, text.removeprefix(_ENDS), "", last)
         elif _BEGIN in text:
             self.in_frames, self._in_text = not self._is_ignored, False
             self._is_ignored, self._own, self._any = False, "", ""
@@ -75,9 +77,13 @@ class TracebackReader:
             self._any = f"{frame['file']}:{frame['line']}"
             self._own = self._own if _LIBRARY.search(frame["file"]) else self._any
         elif line.text and not line.text[0].isspace() and not line.time and _NAME.match(line.text):
-            self.last = LoggedException(line, [*self._earlier, line.text], self._own or self._any, last)
-            self._earlier = []
-            self.in_frames, self._in_text, self._left = False, True, _MOST_LINES
+            self._end(line, line.text, self._own or self._any, last)
+
+    def _end(self, line: LogLine, text: str, place: str, last: str) -> None:
+        kept = dataclasses.replace(line, text=line.text[:_MOST_KEPT])
+        self.last = LoggedException(kept, [*self._earlier[-_MOST_CAUSES:], text[:_MOST_KEPT]], place, last)
+        self._earlier = []
+        self.in_frames, self._in_text, self._left = False, True, _MOST_LINES
 
     def _read_text(self, line: LogLine, last: LoggedException) -> None:
         if line.text.startswith(_CHAIN):
@@ -86,4 +92,4 @@ class TracebackReader:
             self._in_text = False
         else:
             self._left -= 1
-            last.texts[-1] += f"\n{line.text}"
+            last.texts[-1] += f"\n{line.text[:_MOST_KEPT]}"

@@ -84,16 +84,16 @@ def test_without_a_known_text_the_end_of_the_log_is_shown(capsys: pytest.Capture
 
 
 def test_an_unknown_exception_and_what_the_job_survived_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    steps = "".join(f"Training: step {step}\n" for step in range(9))
+    steps = "".join(f"Training: step {step}\n" for step in range(29))
     write(f"*** SIGTERM received by PID 7\n{steps}Traceback (most recent call last):\nmy.Error: \x1b]0;title\x07no\n")
     assert explained(capsys, 1).splitlines()[:7] == [
-        "job.log: no known text was found; all 12 lines were read",
+        "job.log: no known text was found; all 32 lines were read",
         "The last exception of each host:",
-        "  job.log:12: RUN01: a host stopped with my.Error: no",
+        "  job.log:32: RUN01: a host stopped with my.Error: no",
         "The job went on after these:",
         "  job.log:1: POD17: process 7 of a host received SIGTERM",
         "What was done last:",
-        "  this log: Training: step 8",
+        "  this log: Training: step 28",
     ]
 
 

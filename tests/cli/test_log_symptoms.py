@@ -91,7 +91,7 @@ REPORTED = {
     ),
     "ValueError: UNKNOWN: Gloo all-reduce failed: [gloo/transport/tcp/buffer.cc:81] Timed out waiting 30000ms": (
         "POD06",
-        "a host waited in vain for the others in all-reduce",
+        "a host waited for the others too long in all-reduce",
     ),
     "UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats): /job:jax_worker/replica:0/task:3": (
         "POD12",
@@ -169,11 +169,11 @@ REPORTED = {
     ),
     "DEADLINE_EXCEEDED: GetKeyValue() timed out with key: cpu:global_topology/cpu and duration: 5m": (
         "POD15",
-        "a host waited in vain for cpu:global_topology/cpu, which another host has to publish",
+        "a host waited too long for cpu:global_topology/cpu, which another host has to publish",
     ),
     "TimeoutError: Timed out while waiting for barrier save_5": (
         "POD16",
-        "a host waited in vain for the others at the barrier save_5",
+        "a host waited for the others too long at the barrier save_5",
     ),
     "Received preemption notice with death_time 2026-11-27T17:06:59+00:00": (
         "POD17",
@@ -182,6 +182,10 @@ REPORTED = {
     "*** SIGTERM received by PID 12 (TID 12) on cpu 3 from PID 1; stack trace: ***": (
         "POD17",
         "process 12 of a host received SIGTERM",
+    ),
+    "Received SIGTERM: the training ends after this step with a checkpoint.": (
+        "POD17",
+        "a host received SIGTERM, and t5x_harness.preemption ended the training with a checkpoint",
     ),
     "t5x.trainer.PreemptionError": (
         "POD17",
@@ -302,6 +306,10 @@ REPORTED = {
     "tmp parameter does not exist": ("CKP13", "an unfinished checkpoint was removed while it was written"),
     "NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
     "gs://b/run/checkpoint_5/train_ds-002-of-004": ("CKP16", "the checkpoint has no data position of host 002 of 004"),
+    "Failed to find any matching files for gs://b/run/checkpoint_5/process_3-of-4/train_ds": (
+        "CKP16",
+        "the checkpoint has no data position of host 3 of 4",
+    ),
     "OSError: [Errno 116] Stale file handle: '/gcs/b/run/checkpoint_5/checkpoint'": (
         "GCS04",
         "a host read a file that was replaced meanwhile",
@@ -432,12 +440,14 @@ def test_what_a_host_did_last_is_read_from_its_own_log() -> None:
 
 
 def test_a_host_that_went_on_did_not_die_of_it() -> None:
-    on = [f"[task 1] Training: step {step}" for step in range(10)]
+    on = [f"[task 1] Training: step {step}" for step in range(30)]
     read = read_log(["[task 1] *** SIGTERM received by PID 1", *on])
     assert read.symptoms == ()
     read = read_log(["[task 1] *** SIGTERM received by PID 1", *on, "[task 1] *** SIGTERM received by PID 2"])
-    assert [s.line for s in read.symptoms] == [12]
+    assert [s.line for s in read.symptoms] == [32]
     assert [s.line for s in read.survived] == [1]
+    asked = read_log(["[task 1] *** SIGTERM received by PID 1", *on[:9], "[task 1] exit status -9"])
+    assert [s.code for s in asked.symptoms] == ["POD17", "POD12"], "30 seconds pass between SIGTERM and SIGKILL"
     handled = ["Traceback (most recent call last):", "ModuleNotFoundError: No module named 'prefetch'", *on]
     assert recognize([line.removeprefix("[task 1] ") for line in handled], known) == ()
 
