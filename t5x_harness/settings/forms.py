@@ -112,7 +112,7 @@ def fault(text: str) -> str:
     try:
         Fault.from_text(fitting(text))
     except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
     return text
 
 

@@ -116,5 +116,5 @@ def _number(text: str) -> int | float | str:
 def _choice(name: str, value: Any, choices: type[enum.StrEnum]) -> str:
     if value not in [*choices]:
         near = did_you_mean(value, choices) if isinstance(value, str) else ""
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {str(value)!r}{near}")
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, not {value!r}{near}")
     return str(value)

@@ -5,6 +5,7 @@ The arguments are generated from the markers' signatures.
 
 import dataclasses
 import inspect
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,14 @@ from t5x_harness.settings.auxiliary import MARKER, Auxiliary
 NAMES = {re.split(r"\W", line)[0] for line in (*MARKERS, MARKER)}
 BASES = {"tpu": (TpuResources, {}), "auxiliary": (Auxiliary, {"gin": "eval.gin", "mixtures": ["my_task"]})}
 """The markers whose arguments are the fields of a value, and arguments that they need."""
+
+
+WRONG_FAULTS = {
+    "during": (*wrong_objects("str"), "lunch"),
+    "how": (*wrong_objects("str"), "sigkill"),
+    "at_step": (True, -1, 0.5, "3", [3]),
+    "grace": (True, -1, math.nan, math.inf, "5", [5]),
+}
 
 
 def wrong_fields() -> Iterator[tuple[str, str, list[Any]]]:
@@ -43,6 +52,11 @@ def wrong_markers() -> Iterator[tuple[str, str, str]]:
         expected = f"use @pytest.mark.slice('v3-8'), one slice by name; not slice({text})"
         yield f"@pytest.mark.slice({text})", "slice", expected
     yield "@pytest.mark.slice('v3-8')\n@pytest.mark.slice('v3-32')", "slice", "name='v3-32' and name='v3-8'"
+    for field, values in WRONG_FAULTS.items():
+        for value in values:
+            yield f"@pytest.mark.preempt({field}={python_of(value)})", "preempt", repr(value)
+    yield "@pytest.mark.preempt(step=3)", "preempt", "there is no 'step'"
+    yield "@pytest.mark.preempt('save')", "preempt", "name the arguments"
     for at, (name, field, values) in enumerate(wrong_fields()):
         value = values[at % len(values)]
         given = ", ".join(f"{key}={python_of(each)}" for key, each in {**BASES[name][1], field: value}.items())
@@ -99,3 +113,11 @@ def test_a_wrong_marker_fails_its_test_at_its_line(
     done.stdout.no_fnmatch_line("*where: project*")  # as a job that would be sent is shown
     written = [path.name for path in pytester.path.iterdir() if not path.name.startswith(("runpytest-", "std"))]
     assert written == ["test_it.py"]
+
+
+def test_a_wrong_fault_of_a_call_fails_the_test_in_one_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_call(t5x_run):\n    t5x_run('train.gin', preempt='lunch')\n")
+    done = pytester.runpytest_subprocess()
+    done.assert_outcomes(failed=1)
+    done.stdout.fnmatch_lines(["t5x_run: preempt: during must be one of step, save, commit, eval, restore, compile, *"])
+    done.stdout.no_fnmatch_line("*Traceback*")
