@@ -104,6 +104,8 @@ _OF_ANY_JOB = sys.stdlib_module_names | frozenset(
     f"{MAIN} __gin__ absl clu fiddle flax gin jax numpy optax orbax seqio t5x tensorflow tensorstore".split()
 )
 _HARNESS = "t5x_harness"
+_ALONE = f"{_HARNESS}.preemption"
+"""The module of the harness that jobs take along, because it needs nothing else of the harness."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
@@ -153,6 +155,11 @@ class Modules:
     def _take(self, module: str) -> Iterator[StagedFile]:
         """Yields the files of a module that have not been added yet; none if the module is not part of the project."""
         parts = module.split(".")
+        if module == _ALONE and (found := self._finder.find(module)) is not None and found.origin is not None:
+            name = f"python/{'/'.join(parts)}.py"
+            if name not in self._files:
+                yield self._add(read_file(found.origin, name), found.origin)
+            return
         for count in range(1, len(parts) + 1):
             found = self._finder.find(".".join(parts[:count]))
             if found is None or (count == 1 and not self._is_own(parts[0], found)):

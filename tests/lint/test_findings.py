@@ -44,6 +44,9 @@ EVALUATED = RUN + "train_script.train.infer_eval_dataset_cfg = @train_eval/utils
 LOGGERS = "seqio.Evaluator.logger_cls = "
 CONTROLLED = EVAL + "INITIAL_CHECKPOINT_PATH = 'gs://bkt/checkpoint_20'\n"
 NESTED_SAVE = "utils.CheckpointConfig.save = @a/b/utils.SaveCheckpointConfig()\n"
+PREEMPTIBLE = RUN.replace("utils\n", "utils\nfrom t5x import trainer\nfrom t5x_harness import preemption\n", 1) + (
+    "train_script.train.trainer_cls = @preemption.Trainer\n"
+)
 OTHER_LOGGER = EVAL.replace("import seqio\n", "import seqio\nimport mine\n") + LOGGERS
 ABOVE = RUN.replace("include", "BATCH_SIZE = 7\ninclude", 1)
 OFTEN = (
@@ -247,6 +250,7 @@ def test_place_message_and_fix(folder: Folder, gin: str, place: str, message: st
         (RUN.replace("DROPOUT_RATE = 0.0\n", ""), "error GIN03"),
         (RUN + NESTED_SAVE + "a/b/utils.SaveCheckpointConfig.keep = 5\n", ""),
         (EVALUATED + f"import seqio\n{LOGGERS}[@seqio.TensorBoardLogger]\n", "note GIN38"),
+        (PREEMPTIBLE + "trainer.Trainer.num_microbatches = 4\n", ""),
         (EVAL + LOGGERS + "[]\n", "warning AUX03"),
         (OTHER_LOGGER + "[@mine.Logger, @seqio.JSONLogger]\n", ""),
         (CONTROLLED, "warning AUX04"),

@@ -1,6 +1,8 @@
 """The files staged for a job: its gin files and the user's modules; and local files that the job will lack."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -210,6 +212,25 @@ def test_installed_packages_are_left_to_the_image_and_named(tmp_path: Path) -> N
     closure = _closure(tmp_path, "run.gin")
     assert closure.modules == ()
     assert closure.of_image == ("module t5x_harness.sample_tasks.tasks", "module sacrebleu")
+
+
+def test_the_module_for_preempted_jobs_goes_along_without_the_harness(tmp_path: Path) -> None:
+    imports = "from __gin__ import dynamic_registration\nfrom t5x_harness import preemption\nfrom t5x import utils\n"
+    _write(tmp_path, {"run.gin": imports})
+    closure = _closure(tmp_path, "run.gin")
+    assert [file.name for file in closure.modules] == ["python/t5x_harness/preemption.py"]
+    assert closure.of_image == ()
+    _write(tmp_path, {file.name: file.content.decode() for file in closure.modules})
+    find = "import importlib.util; print(importlib.util.find_spec('t5x_harness.preemption').origin)"
+    found = subprocess.run(
+        [sys.executable, "-S", "-c", find],  # without the installed harness, as in an image of T5X
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path / "python")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert found.stdout.strip() == str(tmp_path / "python" / "t5x_harness" / "preemption.py")
 
 
 def test_a_package_installed_below_the_project_is_not_the_projects(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding, scope_chain
+from t5x_harness.gin.snapshot import LIBRARIES, Snapshot
+from t5x_harness.gin.symbols import BUILTINS
 from t5x_harness.gin.values import format_value, is_required, references_in, same_value
 from t5x_harness.lint.domains import parameters_of
 from t5x_harness.lint.edits import move_below, rename_scope
@@ -313,6 +315,8 @@ def unreferenced(context: Context) -> Iterator[Found]:
     yield from _unread(context)
     program, snapshot = context.program, context.snapshot
     used = {reference.target for each in program.final.values() for reference in references_in(each.value)}
+    if any(_asks_gin(snapshot, target) for target in used if target):
+        return
     bound: dict[str, list[Binding]] = {}
     for binding in program.final_bindings:
         if not program.is_foreign(binding.location.file) and binding.target not in used:
@@ -330,6 +334,13 @@ def unreferenced(context: Context) -> Iterator[Found]:
             bindings[0],
             f"bind @{bindings[0].selector} where it is needed, or remove what is bound for it",
         )
+
+
+def _asks_gin(snapshot: Snapshot, target: str) -> bool:
+    """Returns whether a user's module asks Gin for what others are bound to, as the trainer for preempted jobs does."""
+    module = snapshot.module_of(target)
+    is_users = module is not None and not module.startswith((BUILTINS, "t5x.", *LIBRARIES))
+    return is_users and snapshot.mentions(str(module), "get_bindings", anywhere=True)
 
 
 def _unread(context: Context) -> Iterator[Found]:
