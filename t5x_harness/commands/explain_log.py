@@ -1,6 +1,7 @@
 """``t5x-harness explain --log``: what a job died of, by the texts in its log."""
 
 import contextlib
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from t5x_harness.symptoms.log_lines import text_lines
 from t5x_harness.symptoms.recognize import UNKNOWN, Recognition, Symptom, read_log
 
 _STDIN = "-"
+_GZIP = b"\x1f\x8b"
 _WIDEST = 120
 _MOST_OTHERS = 8
 
@@ -54,6 +56,10 @@ def _opened(log: str) -> Iterator[IO[bytes]]:
         raise UsageError(f"--log: {log} is a folder; name a log in it")
     try:
         with path.open("rb") as stream:
+            if stream.peek(2).startswith(_GZIP):
+                raise UsageError(
+                    f"--log: {log} is compressed; use: zcat {shlex.quote(log)} | t5x-harness explain --log -"
+                )
             yield stream
     except FileNotFoundError:
         raise UsageError(f"--log: there is no file {log}") from None

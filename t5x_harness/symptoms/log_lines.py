@@ -25,6 +25,8 @@ _LAID_OUT = re.compile(r'\s*"(?P<key>textPayload|message|task_name|worker_id)": 
 _NEXT_ENTRY = "  {"
 """One line of an entry of Cloud Logging as ``gcloud`` lays out JSON, with a field a line, and the line before it."""
 
+_SERVICE = "service"
+
 _STAMP = re.compile(
     r"[IWEF](?P<day>\d{4}) (?P<time>\d\d:\d\d:\d\d\.\d+)"
     r"|\d{4}-(?P<month>\d\d)-(?P<date>\d\d)[T ](?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?)"
@@ -89,7 +91,11 @@ def _parsed(number: int, text: str) -> Iterator[LogLine]:
 
 
 def _of_entry(number: int, text: str, replica: str, time: str = "") -> Iterator[LogLine]:
-    """Yields the lines of an entry of Cloud Logging, whose replica is a host's number, a name, or empty."""
+    """Yields the lines of an entry of Cloud Logging, whose replica is a host's number, a name, or empty.
+
+    Vertex AI's own entries have the replica ``service``.
+    """
+    replica = "" if replica == _SERVICE else replica
     host, name = (int(replica), f"host {replica}") if replica.isdecimal() and len(replica) < 10 else (None, replica)
     for part in text.splitlines():
         line = _plain(number, part)

@@ -185,7 +185,7 @@ class LogReader:
             return
         text, values, start = best
         host = values.pop("host", "")
-        key = (text.code, text.role, f"{line.writer} {host}")
+        key = (text.code, text.role, f"{line.writer} {host}{values.get('replica', '')}")
         earlier = self._found.get(key)
         if earlier and not earlier.is_survived:
             return

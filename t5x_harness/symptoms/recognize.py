@@ -109,7 +109,7 @@ def read_log(
         tuple(_symptom(found, reader) for found in reader.survived),
         reader.lines,
         tuple(_quoted(line) for line in reader.tail),
-        tuple(f"{writer or 'this log'}: {_quoted(step)}" for writer, step in reader.last_steps()),
+        tuple(_did(writer, step) for writer, step in reader.last_steps()),
     )
 
 
@@ -117,7 +117,8 @@ def _symptom(found: FoundText, reader: LogReader) -> Symptom:
     text, line = found.text, found.line
     about = found.hosts[0] if found.hosts else text.about
     host = reader.number_of(line) if about is None and not text.who else about
-    who = _names(found.hosts) or text.who or _writer(line, reader)
+    replica = found.values.get("replica", "")
+    who = _names(found.hosts) or replica or text.who or _writer(line, reader)
     code = symptom_codes()[text.code]
     return Symptom(
         code=text.code,
@@ -127,7 +128,7 @@ def _symptom(found: FoundText, reader: LogReader) -> Symptom:
         host=host,
         line=line.number,
         quoted=_quoted(line.text),
-        last=_last(host, found.last, line.writer, reader),
+        last=_last(host, replica, found, reader),
         role=text.role,
         time=line.time,
         writer=line.writer,
@@ -145,11 +146,17 @@ def _names(hosts: Sequence[int]) -> str:
     return f"host {numbers[0]}" if len(numbers) == 1 else f"hosts {', '.join(numbers)}" if numbers else ""
 
 
-def _last(host: int | None, step: str, writer: str, reader: LogReader) -> str:
+def _last(host: int | None, replica: str, found: FoundText, reader: LogReader) -> str:
     """Says what the host that failed did last, or if its own log is not there, the host whose log it is."""
-    if host is not None and f"host {host}" != writer and (last := reader.last_of(f"host {host}")):
-        return f"host {host}: {last}"
-    return f"{writer or 'this log'}: {step}" if step else ""
+    writer = found.line.writer
+    failed = replica if host is None else f"host {host}"
+    if failed and failed != writer and (last := reader.last_of(failed)):
+        return _did(failed, last)
+    return _did(writer, found.last)
+
+
+def _did(writer: str, step: str) -> str:
+    return f"{writer or 'this log'}: {_quoted(step)}" if step else ""
 
 
 def _quoted(text: str) -> str:
@@ -180,7 +187,7 @@ def _of_exception(error: LoggedException, known: KnownError | None, reader: LogR
         host=reader.number_of(line),
         line=line.number,
         quoted=_quoted(line.text),
-        last=_last(reader.number_of(line), error.last, line.writer, reader),
+        last=_did(line.writer, error.last),
         role="cause" if known else "raised",
         time=line.time,
         writer=line.writer,

@@ -3,6 +3,7 @@
 A whole explanation is on docs/first-day.md, which tests/docs/test_first_day_page.py holds to what is printed.
 """
 
+import gzip
 import io
 import subprocess
 import sys
@@ -108,6 +109,13 @@ def test_an_unknown_exception_and_what_the_job_survived_are_shown(capsys: pytest
 )
 def test_wrong_usage_ends_with_status_2(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", *arguments]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_compressed_log_is_refused_with_what_reads_it(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("job log.gz").write_bytes(gzip.compress(b"Killed\n"))
+    assert main(["explain", "--log", "job log.gz"]) == 2
+    message = "--log: job log.gz is compressed; use: zcat 'job log.gz' | t5x-harness explain --log -"
     assert message in capsys.readouterr().err
 
 

@@ -124,7 +124,7 @@ REPORTED = {
     ),
     "The replica workerpool0-0 exited with a non-zero status of 137.": (
         "POD12",
-        "the process of a host was ended by SIGKILL (status 137)",
+        "the process of workerpool0-0 was ended by SIGKILL (status 137)",
     ),
     "##### Command execution on worker 2 failed with exit status 137. Continuing.": (
         "POD12",
@@ -240,7 +240,7 @@ REPORTED = {
     ),
     "The replica workerpool0-0 exited with a non-zero status of 139.": (
         "POD21",
-        "the process of a host crashed: segmentation fault (status 139)",
+        "the process of workerpool0-0 crashed: segmentation fault (status 139)",
     ),
     "XLA:TPU compile permanent error. Ran out of memory in memory space hbm. Used 21.95G of 15.48G hbm.": (
         "AOT01",
@@ -538,6 +538,16 @@ def test_entries_of_cloud_logging_are_read() -> None:
         "host 3: Training: step 7",
         "1127 17:01:30.5",
     )
+
+
+def test_a_replica_that_vertex_ai_names_has_its_own_log() -> None:
+    def entry(replica: str, text: str) -> str:
+        return json.dumps({"resource": {"labels": {"task_name": replica}}, "textPayload": text})
+
+    ended = "The replica workerpool0-1 exited with a non-zero status of 137."
+    symptom = only([entry("workerpool0-1", "Training: step 7"), entry("service", ended)])
+    assert symptom.message == "the process of workerpool0-1 was ended by SIGKILL (status 137)"
+    assert (symptom.writer, symptom.last) == ("", "workerpool0-1: Training: step 7")
 
 
 def test_entries_that_are_laid_out_over_several_lines_are_read() -> None:
