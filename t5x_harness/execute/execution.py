@@ -172,6 +172,8 @@ class Execution:
         self.sandboxed: list[Change] = []
         self.trained: Trained | None = None
         self.small: PreparedRun | None = None
+        self._early: StageReport | None = None  # until a stage takes it over
+        self._failed_early: Exception | None = None
         self._log = log
         self._lowered_before = lowered()
 
@@ -263,6 +265,11 @@ class Execution:
         """
         from t5x_harness.execute.prepare import prepare
 
+        if self._early is not None and report is not self._early:
+            early, self._early = self._early, None
+            report.take(early)
+            if self._failed_early is not None:
+                raise self._failed_early
         if self.small is None:
             plan = self.plan_or_stop()
             assert self.resolved is not None
@@ -272,6 +279,22 @@ class Execution:
                 report.not_checked.append(doubt)
             sized = spec or self.spec
             self.small = prepare(self.resolved, plan, sized, self.workspace, report, in_bucket=in_bucket, steps=steps)
+        return self.small
+
+    def prepare_early(self) -> PreparedRun:
+        """Prepares the run before the first stage that executes it; what is found is that stage's.
+
+        Raises:
+          Exception: it cannot be prepared; the stage raises the same.
+        """
+        if self.small is None:
+            self._early = StageReport(Stage.TRAIN, self.spec.settings.ignore, self.spec.cwd)
+            try:
+                self.prepared(self._early)
+            except Exception as error:
+                self._failed_early = error
+                raise
+        assert self.small is not None
         return self.small
 
     @property

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from t5x_harness.execute.command_line import as_t5x
 from t5x_harness.execute.execution import Execution, Progress, open_execution
 from t5x_harness.execute.output import checkpoints_in, json_lines, output_key, scalars_in
 from t5x_harness.findings.stage_report import StageReport
@@ -154,12 +155,17 @@ def artifacts(run: Execution) -> dict[str, Any]:
 
 
 def repeatable(run: Execution) -> dict[str, Any]:
-    """Returns what another process needs to repeat the training; see :class:`~t5x_harness.resume.stage.Repeatable`."""
-    small, config = run.small, run.config
-    assert small is not None
-    assert config is not None
+    """Returns what another process needs to repeat the training, before or after it is done here.
+
+    See :class:`~t5x_harness.resume.repeater.Repeatable` for the values.
+    """
+    with as_t5x(run.spec, run.runtime.location):
+        small = run.prepare_early()
+    config = small.config
     save = config.build("checkpoint_cfg").save
     dtype = str(getattr(save, "dtype", None) or "")
+    period, listed = getattr(save, "period", None), getattr(save, "checkpoint_steps", None)
+    saves = [*(listed or ()), *([small.first_step + period] if period else ())]
     changed = {change.binding for change in small.changes if change.what is Changed.BINDING}
     return {
         "bindings": [f"{key.short} = {value!r}" for key, value in config.items() if key.short in changed],
@@ -172,7 +178,8 @@ def repeatable(run: Execution) -> dict[str, Any]:
         "data_axis": small.partitioner.mesh.shape["data"],
         "examples": small.examples,
         "first_step": small.first_step,
-        "last_step": run.trained.step if run.trained else small.first_step,
+        "last_step": small.first_step + small.steps,
+        "first_save": min((step for step in saves if step > small.first_step), default=None),
         "record": str(run.recorded),
         "saves_dataset": bool(getattr(save, "save_dataset", False)),
         "save_dtype": "" if dtype == "float32" else dtype,

@@ -141,6 +141,11 @@ class StageReport:
         """Adds the finding for what ended the stage, even if the user ignores its code."""
         self.findings.append(finding)
 
+    def take(self, other: "StageReport") -> None:
+        """Adds what another report has: its facts, findings, changes, measures and doubts."""
+        for name in ("facts", "findings", "not_checked", "changes", "silenced", "measures", "tables"):
+            getattr(self, name).extend(getattr(other, name))
+
     @property
     def failed(self) -> bool:
         """Whether an error was found."""

@@ -11,7 +11,7 @@ from t5x_harness.execute.execution import Progress, open_execution
 from t5x_harness.execute.output import scalars_in
 from t5x_harness.resolve.explanation import explain, log_traceback
 from t5x_harness.resume.injection import Injector
-from t5x_harness.resume.stage import Repeatable
+from t5x_harness.resume.repeater import Repeatable
 from t5x_harness.spec import Fault, Stage
 from t5x_harness.upstream.t5x import install_mesh
 
@@ -21,7 +21,7 @@ class Training:
 
     Args:
       argument: the argument of :func:`~t5x_harness.execute.execution.open_execution`, with a spec that has the sizes of
-        the run's own stages, and ``training``, a :class:`~t5x_harness.resume.stage.Repeatable` as JSON.
+        the run's own stages, and ``training``, a :class:`~t5x_harness.resume.repeater.Repeatable` as JSON.
       progress: a function that receives progress events.
     """
 

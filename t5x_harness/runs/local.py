@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.google.server.settings import ServerError
 from t5x_harness.runs.model_dirs import claim_model_dir
 from t5x_harness.runtime.choice import RuntimeChoiceError, runtime_of
-from t5x_harness.spec import Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import Fault, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.decode import decode_fields
 from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.upstream.t5x import T5XLacks
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from t5x_harness.aot.compiling import Compiler
     from t5x_harness.aot.request import AotRun
     from t5x_harness.google.pool import GooglePool
+    from t5x_harness.resume.stage import Restart
     from t5x_harness.runs.run import Run
 
 FACTORY = "t5x_harness.execute.process:open_run"
@@ -73,6 +74,7 @@ class LocalExecutor:
         self._is_broken = False  # a stage ended the process, or kept it from starting
         self._google_env: Mapping[str, str] | None = None  # the variables with which the process uses it
         self._held = contextlib.ExitStack()
+        self._restart: Restart | None = None
 
     def stage(self, run: Run, stage: Stage) -> StageResult:
         """Runs a stage; anything that ends the process is a failure of the stage."""
@@ -83,6 +85,8 @@ class LocalExecutor:
                 return self._compile_ahead(run)
             if stage is Stage.RESUME:
                 return self._resume(run)
+            if stage is Stage.TRAIN and run.spec.resumes:
+                self._begin_restart(run, process)
             answer = process.call(stage.value, timeout=self._timeout, on_progress=run.tell)
         except (WorkerError, ServerError) as error:
             self._is_broken = True
@@ -139,7 +143,9 @@ class LocalExecutor:
         return {"log": str(run.workspace / _LOG), **decode_fields(RunResult, found)}
 
     def close(self) -> None:
-        """Ends the run's process. May be called again."""
+        """Ends the run's processes. May be called again."""
+        if self._restart is not None:
+            self._restart.close()
         if self._process is not None:
             self._process.close()
         self._held.close()
@@ -183,22 +189,33 @@ class LocalExecutor:
         described, compiler = self.aot(run)
         return compile_run(described, run.spec, compiler)
 
-    def _resume(self, run: Run) -> StageResult:
-        """Runs the stage resume, in which the run's training is repeated in processes that are killed."""
-        from t5x_harness.resume.stage import Repeatable, Repeater, resume_run
+    def _begin_restart(self, run: Run, process: RunProcess) -> None:
+        """Begins to end and restart the run's training, in processes of its own beside the stages from train on."""
+        from t5x_harness.resume.repeater import Repeatable, Repeater
+        from t5x_harness.resume.stage import Restart
 
         if isinstance(self._zygote, InProcess):
+            return
+        with contextlib.suppress(RunRaised):  # it cannot be prepared, which train reports
+            training = Repeatable.from_json(process.call("repeatable", timeout=self._timeout))
+
+            def start(factory: str, folder: Path, spec: RunSpec, **argument: Any) -> RunProcess:
+                return self._start(factory, folder, spec, {}, **argument)
+
+            repeater = Repeater(run.spec, training, start, run.workspace, self._timeout)
+            fault = run.spec.settings.preempt
+            self._restart = Restart(repeater, Fault.from_text(fault) if fault else Fault())
+
+    def _resume(self, run: Run) -> StageResult:
+        """Runs the stage resume, which compares the restarted training with the run's own."""
+        from t5x_harness.resume.stage import compare_run
+
+        if self._restart is None:
             why = "how training goes on: a process has to be killed for that, and --in-process leaves only this one"
             return StageResult(Stage.RESUME, Outcome.NOT_RUN, not_checked=(why,))
-        process = self._opened(run)
-        training = Repeatable.from_json(process.call("repeatable", timeout=self._timeout))
-        metrics = decode_fields(RunResult, process.call("artifacts", timeout=_ARTIFACT_SECONDS))["metrics"]
-
-        def start(factory: str, folder: Path, spec: RunSpec, **argument: Any) -> RunProcess:
-            return self._start(factory, folder, spec, {}, **argument)
-
-        repeater = Repeater(run.spec, training, start, run.workspace, self._timeout, run.tell)
-        return resume_run(run.spec, training, metrics, repeater)
+        run.tell({"stage": Stage.RESUME.value})
+        written = self._opened(run).call("artifacts", timeout=_ARTIFACT_SECONDS)
+        return compare_run(run.spec, self._restart, decode_fields(RunResult, written)["metrics"])
 
     def _broken(self, run: Run, stage: Stage, error: WorkerError | ServerError) -> StageResult:
         """Makes the result of a stage that the run's process did not finish."""

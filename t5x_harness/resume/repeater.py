@@ -1,0 +1,205 @@
+"""Repeats a run's training in processes of their own, which a fault may end."""
+
+import contextlib
+import dataclasses
+import re
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from t5x_harness.resume.history import History
+from t5x_harness.spec import Fault, Finding, RunSpec, Stage
+from t5x_harness.system.closing import Closing
+from t5x_harness.system.decode import JsonValue
+from t5x_harness.workers.errors import RunDied
+from t5x_harness.workers.run import RunProcess
+
+FACTORY = "t5x_harness.resume.training:Training"
+
+
+@dataclasses.dataclass(frozen=True)
+class Repeatable(JsonValue):
+    """A training that the run's own process has done, and that others can do again.
+
+    Attributes:
+      bindings: gin statements for the sizes that it ran at, and for what it started from.
+      output: the name of the binding of the folder that it writes into.
+      address: that folder, as passed to T5X.
+      local: the same folder on this machine's disk.
+      is_in_bucket: whether it is in a bucket of the emulated Google Cloud.
+      standins: the folder of the stand-ins that it read.
+      embedding_rows: the number of rows of the model's embedding that they fit; None if it is not known.
+      data_axis: the size of the mesh's data axis.
+      examples: the number of examples of each task that its evaluations read; None for all.
+      first_step: the step that it started from.
+      last_step: the step that it ends at.
+      first_save: the step of the first checkpoint after the first step; None if there is none.
+      record: the file that it was recorded in.
+      saves_dataset: whether its checkpoints have the position of the input pipeline.
+      save_dtype: the dtype that it saves parameters with; empty for their own.
+      hardware_rng: whether dropout uses the hardware's generator.
+    """
+
+    bindings: tuple[str, ...]
+    output: str
+    address: str
+    local: str
+    is_in_bucket: bool
+    standins: str
+    embedding_rows: int | None
+    data_axis: int
+    examples: int | None
+    first_step: int
+    last_step: int
+    first_save: int | None
+    record: str
+    saves_dataset: bool
+    save_dtype: str
+    hardware_rng: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingEnd:
+    """How a training ended.
+
+    Attributes:
+      moment: what it did when the fault came, in words; empty if none came.
+      how: how it ended, in words; empty if it trained to its last step.
+      finding: the mistake that ended it; None if none did.
+      metrics: the scalars in MODEL_DIR by tag and step, if it trained to its last step.
+    """
+
+    moment: str
+    how: str
+    finding: Finding | None = None
+    metrics: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+
+
+class Start(Protocol):
+    """Starts a process of a run."""
+
+    def __call__(self, factory: str, folder: Path, spec: RunSpec, **argument: Any) -> RunProcess:
+        """Starts it with a folder for its log, and further arguments for the factory."""
+
+
+class Repeater(Closing):
+    """Repeats a training in one process after another.
+
+    Args:
+      spec: the run.
+      training: its training.
+      start: starts a process.
+      workspace: the run's folder.
+      timeout: the seconds that one training may take; None for no limit.
+
+    Attributes:
+      training: the argument.
+    """
+
+    def __init__(
+        self, spec: RunSpec, training: Repeatable, start: Start, workspace: Path, timeout: float | None
+    ) -> None:
+        self.training = training
+        self._spec = spec
+        self._start = start
+        self._workspace = workspace
+        self._timeout = timeout
+        self._process: RunProcess | None = None
+        self._closed = False
+
+    def close(self) -> None:
+        """Ends the process at work; none is started any more. May be called again."""
+        self._closed = True
+        if (process := self._process) is not None:
+            process.close()
+
+    def train(self, name: str, fault: Fault | None = None, at_step: int = 0) -> TrainingEnd:
+        """Trains in a folder, from the newest checkpoint in it.
+
+        Args:
+          name: the name of the training; each has a folder.
+          fault: the fault that ends it; None for none.
+          at_step: the first step at which the fault's moment counts.
+
+        Raises:
+          WorkerError: the process ended without a fault.
+        """
+        folder = self._workspace / Stage.RESUME.value
+        spec = dataclasses.replace(
+            self._spec.with_settings(full_size=True, resume=False, preempt=None, model_dir=None),
+            bindings=(
+                *self._spec.bindings,
+                *self.training.bindings,
+                f"{self.training.output} = {self.address(name)!r}",
+            ),
+        )
+        process = self._start(FACTORY, folder / f"{name}-run", spec, training=self.training.to_json())
+        self._process = process
+        if self._closed:
+            process.close()
+        moments: list[str] = []
+        with process, contextlib.ExitStack() as timers:
+
+            def note(event: Mapping[str, Any]) -> None:
+                if "fault" not in event:
+                    return
+                moments.append(event["fault"])
+                assert fault is not None
+                timer = threading.Timer(fault.grace, process.close)
+                timers.callback(timer.cancel)
+                timer.start()
+
+            try:
+                ended: Mapping[str, Any] = process.call(
+                    "train",
+                    timeout=self._timeout,
+                    on_progress=note,
+                    record=str(self.record(name)),
+                    local=str(self.local(name)),
+                    fault=None if fault is None else fault.to_json(),
+                    at_step=at_step,
+                )
+            except RunDied:
+                if not moments:
+                    raise
+                return TrainingEnd(moments[0], "")
+        found = Finding.from_json(ended["finding"]) if "finding" in ended else None
+        how = f"it ended by itself ({ended['ended']})" if "ended" in ended else ""
+        return TrainingEnd("".join(moments), how, found, ended.get("metrics", {}))
+
+    def address(self, name: str) -> str:
+        """Returns the folder that a training writes into, as passed to T5X; it is of the same kind as the run's own."""
+        return f"{self.training.address}-{name}" if self.training.is_in_bucket else str(self.local(name))
+
+    def local(self, name: str) -> Path:
+        """Returns the same folder on this machine's disk."""
+        if self.training.is_in_bucket:
+            return Path(f"{self.training.local}-{name}")
+        return self._workspace / Stage.RESUME.value / name
+
+    def record(self, name: str) -> Path:
+        """Returns the file that a training is recorded in."""
+        return self._workspace / Stage.RESUME.value / f"{name}.jsonl"
+
+    def history(self, name: str) -> History:
+        """Returns what a training recorded."""
+        return History.read(self.record(name))
+
+    def unfinished(self, name: str) -> list[str]:
+        """Returns the names of the checkpoints in a training's folder that were not written to their end."""
+        names = {path.name for path in self.local(name).glob("checkpoint_*")}
+        return sorted(names - {f"checkpoint_{step}" for step in self.saved(name)})
+
+    def saved(self, name: str) -> list[int]:
+        """Returns the steps of the complete checkpoints in a training's folder, ascending."""
+        return complete_checkpoints(self.local(name), in_bucket=self.training.is_in_bucket)
+
+
+def complete_checkpoints(folder: Path, *, in_bucket: bool) -> list[int]:
+    """Returns the steps of the checkpoints in a folder that were written to their end, ascending.
+
+    On a disk, a checkpoint gets its name when it is complete. In a bucket, its last file is ``commit_success.txt``.
+    """
+    found = [(re.fullmatch(r"checkpoint_(\d+)", path.name), path) for path in folder.glob("checkpoint_*")]
+    return sorted(int(m[1]) for m, path in found if m and (not in_bucket or (path / "commit_success.txt").exists()))
