@@ -8,7 +8,7 @@ from t5x import trainer
 
 from t5x_harness.aot.programs import aot_run, capture
 from t5x_harness.aot.request import TRAIN
-from t5x_harness.plan.planned import Planned
+from t5x_harness.plan.planned import PREEMPTIBLE, Planned
 from t5x_harness.resolve.exceptions import CodePlace, definition_of, is_users
 from t5x_harness.spec import Finding, Severity, Stage
 
@@ -38,7 +38,7 @@ def trace_step(plan: Planned) -> Finding | None:
     own_data = config.entry_bindings().get("get_dataset_fn") is not None
     if program is None or own_data or _package(model.FEATURE_CONVERTER_CLS) != "seqio":
         return None
-    if getattr(config.build("trainer_cls"), "__module__", "") != trainer.__name__:
+    if not _takes_steps_of_t5x(plan):
         return None
     place = definition_of(model.loss_fn)
     _, captured = capture(program, config, plan.partitioner)
@@ -53,6 +53,21 @@ def trace_step(plan: Planned) -> Finding | None:
         return None
     what = f"returns the metric {plain} as an array or a number, and T5X needs a metric of clu"
     return _wrong(place, what, "wrap it, for instance as t5x.metrics.AveragePerStep(total=...)")
+
+
+def _takes_steps_of_t5x(plan: Planned) -> bool:
+    """Returns whether the trainer is T5X's, or that for preempted jobs, which takes the same steps."""
+    made = plan.config.build("trainer_cls")
+    if getattr(made, "__module__", "") == trainer.__name__:
+        return True
+    bases = {(base.__module__, base.__name__) for base in getattr(made, "__mro__", ())}
+    return plan.is_preemptible and bases - _bases_of_t5x() == {
+        (made.__module__, name) for name in ("Trainer", PREEMPTIBLE)
+    }
+
+
+def _bases_of_t5x() -> set[tuple[str, str]]:
+    return {(base.__module__, base.__name__) for base in trainer.Trainer.__mro__}
 
 
 def _wrong(place: CodePlace, what: str, fix: str) -> Finding:

@@ -63,6 +63,12 @@ def test_a_mistake_in_the_loss_is_found_at_its_line(plan: Plan, body: str, line:
     assert words in error.message
 
 
+def test_the_trainer_for_preempted_jobs_takes_the_same_step(plan: Plan) -> None:
+    bound = ("from t5x_harness import preemption", "train_script.train.trainer_cls = @preemption.Trainer")
+    (error,) = planned(plan, "def loss_fn(self, params, batch):\n    return 0.0\n", *bound).errors
+    assert (error.code, str(error.location)) == ("USR01", "mine.py:7")
+
+
 @pytest.mark.parametrize(
     ("body", "lines"),
     [

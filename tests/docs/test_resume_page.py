@@ -1,0 +1,33 @@
+"""docs/resume.md shows lines that can be put into a config, and a table that its command writes."""
+
+import re
+from pathlib import Path
+
+from page_blocks import blocks
+
+import t5x_harness
+from t5x_harness.findings.rule import FILES, trained
+from t5x_harness.gin.reader import read
+from t5x_harness.lint.stage import lint_program
+from t5x_harness.spec import RunSpec
+
+
+def test_its_lines_bind_the_trainer_for_preempted_jobs(page: str, tmp_path: Path) -> None:
+    (block,) = blocks(page, "gin")
+    for name, text in {**FILES, "run.gin": trained(*block.splitlines())}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    program = read(RunSpec(("run.gin",), cwd=str(tmp_path)), t5x_parent=Path(t5x_harness.__file__).parent / "embedded")
+    bound = program.final["", "__main__.train", "trainer_cls"]
+    assert str(bound.value) == "@preemption.Trainer"
+    assert [finding.code for finding in lint_program(program).findings] == []
+
+
+def test_its_table_is_written_by_its_command(page: str, repository: Path) -> None:
+    command = re.search(r"^`python (benchmarks/preemption\.py) .*--write docs/resume\.md`$", page, re.MULTILINE)
+    assert command is not None
+    assert (repository / command[1]).exists()
+    table = page.split("<!-- preemption -->")[1].split("<!-- /preemption -->")[0]
+    assert [row.split(" | ")[0] for row in table.splitlines() if "`" in row] == [
+        "| `trainer.Trainer`",
+        "| `preemption.Trainer`",
+    ]
