@@ -75,6 +75,10 @@ def _restarted(repeater: Repeater, fault: Fault) -> Restarted:
         message = f"{fault} cannot come: training ends at step {last}, and began at step {training.first_step}"
         done.finding = _no_fault(message, f"order it for a step from {training.first_step} to {last - 1}")
         return done
+    if training.is_in_bucket and fault.during in (Moment.SAVE, Moment.COMMIT, Moment.RESTORE):
+        message = f"{fault} cannot come: files are seen when a program opens them, and {training.address} is a bucket"
+        done.finding = _no_fault(message, "order it for another moment, or for a MODEL_DIR that is a folder")
+        return done
     for ordered in (Fault(), fault) if fault.during.follows_restart else (fault,):
         end = repeater.train(_RESUMED, ordered, at_step)
         if not end.moment and end.finding is None:
@@ -150,8 +154,8 @@ def compare_run(spec: RunSpec, restart: Restart, metrics: Mapping[str, Mapping[i
     report.not_checked += compared.not_checked
     report.exercised = resumed.lives[-1].reached - resumed.lives[-1].began
     if not compared.findings and not compared.not_checked:
-        lost = resumed.lives[-1].began if restart.fault.during is Moment.EVAL else None
-        _compare_files(report, metrics, restarted.end, repeater, lost)
+        began, killed_in_eval = resumed.lives[-1].began, restart.fault.during is Moment.EVAL
+        _compare_files(report, metrics, restarted.end, repeater, began, killed_in_eval)
     return report.result()
 
 
@@ -164,27 +168,30 @@ def _compare_files(
     metrics: Mapping[str, Mapping[int, float]],
     resumed: TrainingEnd,
     repeater: Repeater,
-    lost: int | None,
+    began: int,
+    killed_in_eval: bool,
 ) -> None:
-    """Adds what the metrics and the checkpoints show, if all states are equal.
-
-    ``lost`` is the step whose evaluation the fault has ended; None for none.
-    """
+    """Adds what the metrics and the checkpoints show, if all states are equal after the restart at step ``began``."""
     found = {tag: {int(step): value for step, value in steps.items()} for tag, steps in resumed.metrics.items()}
     wanted = {tag: steps for tag, steps in metrics.items() if not tag.startswith(("eval/", "infer/"))}
+    training = repeater.training
     differences = []
     for tag, step, text in scalar_differences(wanted, found):
-        if step != lost or not tag.startswith(("training_eval/", "inference_eval/")) or step in found.get(tag, {}):
+        is_missing = step not in found.get(tag, {})
+        is_evaluation = tag.startswith(("training_eval/", "inference_eval/"))
+        removed = training.is_in_bucket and step <= began
+        if not (is_missing and (removed or (killed_in_eval and step == began and is_evaluation))):
             differences.append(text)
-    if lost is not None:
-        report.fact("lost", f"the evaluation at step {lost}: T5X saves before it evaluates, and does not repeat it")
+    if killed_in_eval:
+        report.fact("lost", f"the evaluation at step {began}: T5X saves before it evaluates, and does not repeat it")
+    if training.is_in_bucket:
+        report.fact("lost", f"the metrics up to step {began}: a restart removes them in a bucket (CKP26)")
     if differences:
         more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
         message = f"the metrics of a restarted training are others: {'; '.join(differences[:_SHOWN])}{more}"
         report.find("RES05", message, fix="look at what the trainer adds up")
     else:
         report.fact("metrics", f"{len(wanted)} scalars of every step, equal except for times")
-    training = repeater.training
     checkpoints = complete_checkpoints(Path(training.local), in_bucket=training.is_in_bucket)
     if checkpoints != (kept := repeater.saved(_RESUMED)):
         message = f"a restarted training leaves {_checkpoints(kept)}; without a restart, {_checkpoints(checkpoints)}"
