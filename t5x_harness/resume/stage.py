@@ -25,12 +25,14 @@ class Restarted:
       facts: how it ended each time, by name.
       saved: the steps of the complete checkpoints when it was restarted, ascending.
       end: how it ended in the end.
+      saved_itself: whether it ended by itself after a signal, with a checkpoint of its last step.
       finding: the reason that it did not get there; None if it did.
     """
 
     facts: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     saved: list[int] = dataclasses.field(default_factory=list)
     end: TrainingEnd = dataclasses.field(default_factory=lambda: TrainingEnd("", ""))
+    saved_itself: bool = False
     finding: Finding | None = None
 
 
@@ -89,6 +91,7 @@ def _restarted(repeater: Repeater, fault: Fault) -> Restarted:
             return done
         done.saved = repeater.saved(_RESUMED)
         by_itself = f"; {end.how}" if end.how else ""
+        done.saved_itself = bool(end.how)
         done.facts.append(("ended", f"by {ordered.how}, {end.moment}, with {_checkpoints(done.saved)}{by_itself}"))
     if unfinished := repeater.unfinished(_RESUMED):
         done.facts.append(("left unfinished", ", ".join(unfinished)))
@@ -154,8 +157,10 @@ def compare_run(spec: RunSpec, restart: Restart, metrics: Mapping[str, Mapping[i
     report.not_checked += compared.not_checked
     report.exercised = resumed.lives[-1].reached - resumed.lives[-1].began
     if not compared.findings and not compared.not_checked:
-        began, killed_in_eval = resumed.lives[-1].began, restart.fault.during is Moment.EVAL
-        _compare_files(report, metrics, restarted.end, repeater, began, killed_in_eval)
+        # A trainer that answers SIGTERM saves in place of the evaluation that may be due at this step.
+        misses_evaluation = restart.fault.during is Moment.EVAL or restarted.saved_itself
+        began = resumed.lives[-1].began
+        _compare_files(report, metrics, restarted.end, repeater, began, misses_evaluation, restarted.saved_itself)
     return report.result()
 
 
@@ -169,23 +174,24 @@ def _compare_files(
     resumed: TrainingEnd,
     repeater: Repeater,
     began: int,
-    killed_in_eval: bool,
+    misses_evaluation: bool,
+    saved_itself: bool,
 ) -> None:
     """Adds what the metrics and the checkpoints show, if all states are equal after the restart at step ``began``."""
     found = {tag: {int(step): value for step, value in steps.items()} for tag, steps in resumed.metrics.items()}
     wanted = {tag: steps for tag, steps in metrics.items() if not tag.startswith(("eval/", "infer/"))}
     training = repeater.training
-    differences = []
+    differences: list[str] = []
+    lost: list[str] = []
     for tag, step, text in scalar_differences(wanted, found):
-        is_missing = step not in found.get(tag, {})
         is_evaluation = tag.startswith(("training_eval/", "inference_eval/"))
-        removed = training.is_in_bucket and step <= began
-        if not (is_missing and (removed or (killed_in_eval and step == began and is_evaluation))):
-            differences.append(text)
-    if killed_in_eval:
-        report.fact("lost", f"the evaluation at step {began}: T5X saves before it evaluates, and does not repeat it")
-    if training.is_in_bucket:
+        is_removed = training.is_in_bucket and step <= began
+        is_lost = is_removed or (misses_evaluation and step == began and is_evaluation)
+        (lost if is_lost and step not in found.get(tag, {}) else differences).append(text)
+    if lost and training.is_in_bucket:
         report.fact("lost", f"the metrics up to step {began}: a restart removes them in a bucket (CKP26)")
+    elif lost:
+        report.fact("lost", f"the evaluation at step {began}: T5X saves before it evaluates, and does not repeat it")
     if differences:
         more = f" and {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
         message = f"the metrics of a restarted training are others: {'; '.join(differences[:_SHOWN])}{more}"
@@ -193,6 +199,8 @@ def _compare_files(
     else:
         report.fact("metrics", f"{len(wanted)} scalars of every step, equal except for times")
     checkpoints = complete_checkpoints(Path(training.local), in_bucket=training.is_in_bucket)
+    if saved_itself:
+        checkpoints = sorted({*checkpoints, began})
     if checkpoints != (kept := repeater.saved(_RESUMED)):
         message = f"a restarted training leaves {_checkpoints(kept)}; without a restart, {_checkpoints(checkpoints)}"
         report.find("RES06", message, fix="look at keep, and at what removes checkpoints")

@@ -9,6 +9,7 @@ import seqio
 from t5x_harness.execute.command_line import as_t5x
 from t5x_harness.execute.execution import Progress, open_execution
 from t5x_harness.execute.output import scalars_in
+from t5x_harness.resolve.exceptions import error_text
 from t5x_harness.resolve.explanation import explain, log_traceback
 from t5x_harness.resume.injection import Injector
 from t5x_harness.resume.repeater import Repeatable
@@ -63,7 +64,7 @@ class Training:
         except Exception as error:  # anything that the user's code or T5X raises
             log_traceback(error)
             if injector is not None and injector.came:
-                return {"ended": f"{type(error).__name__}: {error}"}
+                return {"ended": error_text(error)}
             return {"finding": explain(error, Stage.RESUME, run.config).to_json()}
         return {"step": int(step), "metrics": scalars_in(Path(local))}
 

@@ -102,6 +102,21 @@ def test_an_evaluation_that_was_killed_is_lost(resumed: Resumed) -> None:
 
 
 @pytest.mark.journey
+def test_a_trainer_that_saves_on_sigterm_loses_nothing(resumed: Resumed) -> None:
+    trainer = "from t5x_harness import preemption\ntrain_script.train.trainer_cls = @preemption.Trainer\n"
+    result = resumed(SAVED + trainer, preempt="at_step=2,how=term")
+    assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
+    facts = dict(result.facts)
+    assert facts["ended"].startswith(
+        "by term, before the batch of step 3 was taken, with checkpoint_0, checkpoint_2, c"
+    )
+    assert "it ended by itself (PreemptionError: received SIGTERM: the training ends at step 3)" in facts["ended"]
+    assert facts["went on from"] == "checkpoint_3; 0 steps trained twice"
+    assert facts["examples"] == "trained twice: 0, never: 0"
+    assert (result.findings, result.not_checked) == ((), ())
+
+
+@pytest.mark.journey
 def test_a_fault_that_cannot_come(resumed: Resumed) -> None:
     late = only(resumed(preempt="at_step=400"))
     assert (late.code, late.fix) == ("RES08", "order it for a step from 0 to 3")
