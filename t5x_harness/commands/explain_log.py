@@ -11,7 +11,7 @@ from typing import IO
 from t5x_harness.commands.arguments import FINE, FOUND, UsageError
 from t5x_harness.findings.printable import printable
 from t5x_harness.findings.text import wrap
-from t5x_harness.resolve.known_errors import KnownError, reword
+from t5x_harness.resolve.known_errors import reword
 from t5x_harness.symptoms.log_lines import text_lines
 from t5x_harness.symptoms.recognize import UNKNOWN, Recognition, Symptom, read_log
 
@@ -34,16 +34,12 @@ def explain_log(log: str) -> int:
       UsageError: the log cannot be read.
     """
     with _opened(log) as stream:
-        read = read_log(text_lines(stream), _known)
+        read = read_log(text_lines(stream), reword)
     name = "stdin" if log == _STDIN else log
     is_known = any(symptom.code != UNKNOWN for symptom in read.symptoms)
     for line in _report(name, read) if is_known else _nothing_known(name, read):
         print(printable(line))
     return FINE if is_known else FOUND
-
-
-def _known(texts: Sequence[str]) -> KnownError | None:
-    return reword(texts)
 
 
 @contextlib.contextmanager

@@ -53,9 +53,9 @@ class Recorder:
 
         def make(*args: Any, **kwargs: Any) -> Any:
             trainer = trainer_cls(*args, **kwargs)
-            if self._observer is not None:
-                self._observe(trainer, self._observer)
-            if watch_batches(trainer, self._taken):
+            if watch_batches(trainer, self._taken, self._before_batch):
+                if self._observer is not None:
+                    _observe(trainer, self._observer)
                 train = trainer.train
 
                 def recorded(*rest: Any, **options: Any) -> Any:
@@ -70,19 +70,9 @@ class Recorder:
 
         return make
 
-    def _observe(self, trainer: Any, observer: Observer) -> None:
-        watch_batches(trainer, lambda _: None, lambda: observer.before_step(self._step))
-        evaluate, compile_train = trainer.eval, trainer.compile_train
-
-        def observed_eval(*args: Any, **kwargs: Any) -> Any:
-            observer.before_eval(int(trainer.train_state.step))
-            return evaluate(*args, **kwargs)
-
-        def observed_compile(*args: Any, **kwargs: Any) -> Any:
-            observer.before_compiling()
-            return compile_train(*args, **kwargs)
-
-        trainer.eval, trainer.compile_train = observed_eval, observed_compile
+    def _before_batch(self) -> None:
+        if self._observer is not None:
+            self._observer.before_step(self._step)
 
     def _taken(self, batch: Mapping[str, Any]) -> None:
         self._write({"step": self._step, "rows": rows_of(batch)})
@@ -90,6 +80,21 @@ class Recorder:
 
     def _write(self, line: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
+
+
+def _observe(trainer: Any, observer: Observer) -> None:
+    """Makes a trainer call the observer before it evaluates, and before it compiles its train step."""
+    evaluate, compile_train = trainer.eval, trainer.compile_train
+
+    def observed_eval(*args: Any, **kwargs: Any) -> Any:
+        observer.before_eval(int(trainer.train_state.step))
+        return evaluate(*args, **kwargs)
+
+    def observed_compile(*args: Any, **kwargs: Any) -> Any:
+        observer.before_compiling()
+        return compile_train(*args, **kwargs)
+
+    trainer.eval, trainer.compile_train = observed_eval, observed_compile
 
 
 def rows_of(batch: Mapping[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ from t5x_harness.resolve.explanation import explain, log_traceback
 from t5x_harness.resume.injection import Injector
 from t5x_harness.resume.repeater import Repeatable
 from t5x_harness.spec import Fault, Stage
+from t5x_harness.upstream.jax import use_tpu_numerics
 from t5x_harness.upstream.t5x import install_mesh
 
 
@@ -53,12 +54,14 @@ class Training:
         run = self._run
         injector = None if fault is None else Injector(Fault.from_json(fault), at_step, self._announce)
         try:
+            use_tpu_numerics(run.spec.settings.tpu_numerics)
             with as_t5x(run.spec, run.runtime.location):
                 run.open_config((Path(self._training.standins), self._training.embedding_rows))
                 assert run.config is not None
                 tasks = list(self._tasks())
+                trainer_cls = run.config.build("trainer_cls")
                 recorder = Recorder(Path(record), injector)
-                watched = {"trainer_cls": recorder.watch(run.config.build("trainer_cls"))}
+                watched = {} if trainer_cls is None else {"trainer_cls": recorder.watch(trainer_cls)}
                 with few_examples(tasks, self._training.examples):
                     step, _ = gin.get_configurable(train_module.train)(**watched)
         except Exception as error:  # anything that the user's code or T5X raises
