@@ -4,9 +4,10 @@ import dataclasses
 import hashlib
 from collections.abc import Callable
 
-from t5x_harness.auxiliary.checkpoints import FinishedCheckpoint, Holds, finished_checkpoints
+from t5x_harness.auxiliary.checkpoints import Holds
 from t5x_harness.auxiliary.jobs import AuxiliaryError, JobBackend, JobTemplate, PassingError, TrainJob, plain
 from t5x_harness.auxiliary.journal import Journal, Record, State, now
+from t5x_harness.buckets.checkpoints import FinishedCheckpoint, finished_checkpoints
 from t5x_harness.buckets.folders import AnyFolder
 
 _MOST_ATTEMPTS = 3  # for a job that is killed again and again, for example because of too little memory

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from t5x_harness.auxiliary.checking import findings_of
-from t5x_harness.auxiliary.checkpoints import finished_checkpoints
 from t5x_harness.auxiliary.controller import Controller
 from t5x_harness.auxiliary.jobs import (
     FOLDER,
@@ -24,6 +23,7 @@ from t5x_harness.auxiliary.jobs import (
 from t5x_harness.auxiliary.journal import Journal, Status
 from t5x_harness.auxiliary.processes import Processes
 from t5x_harness.buckets.addresses import GS, object_address
+from t5x_harness.buckets.checkpoints import finished_checkpoints
 from t5x_harness.buckets.folders import COMMITTED, AnyFolder, folder_at
 from t5x_harness.buckets.locks import Lock, locked
 from t5x_harness.spec import Finding

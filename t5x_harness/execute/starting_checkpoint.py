@@ -22,6 +22,7 @@ from t5x import adafactor, checkpoints, train_state
 
 from t5x_harness.buckets.addresses import bucket_and_name, is_remote
 from t5x_harness.buckets.emulated import store
+from t5x_harness.buckets.folders import COMMITTED
 from t5x_harness.execute.sizes import Shrunk
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import GinConfig
@@ -35,7 +36,6 @@ from t5x_harness.standins.checkpoints import CheckpointKind, kind_at, write_lega
 _SPREAD = 0.05
 _TARGET = "target/"
 _PARAM_STATES = "state/param_states/"
-_COMMITTED = "commit_success.txt"
 _STEP = "state/step"
 
 Renaming = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -295,7 +295,7 @@ def _write_legacy(
         # If T5X evaluates a checkpoint at gs://, orbax deletes the folders in it, or next to it, that have no such
         # file. Buckets of published models refuse that, and T5X continues; emulated ones refuse nothing.
         for committed in (checkpoint, *(checkpoint / name.replace("/", ".") for name in apart)):
-            (committed / _COMMITTED).write_bytes(b"")
+            (committed / COMMITTED).write_bytes(b"")
 
 
 def _leaves(state: Any, partitioner: Any) -> dict[str, tuple[Any, Any]]:

@@ -2,12 +2,13 @@
 
 import contextlib
 import dataclasses
-import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from t5x_harness.buckets.checkpoints import finished_checkpoints
+from t5x_harness.buckets.folders import LocalFolder
 from t5x_harness.resume.history import History
 from t5x_harness.spec import Fault, Finding, RunSpec, Stage
 from t5x_harness.system.closing import Closing
@@ -193,13 +194,10 @@ class Repeater(Closing):
 
     def saved(self, name: str) -> list[int]:
         """Returns the steps of the complete checkpoints in a training's folder, ascending."""
-        return complete_checkpoints(self.local(name), in_bucket=self.training.is_in_bucket)
+        return complete_checkpoints(self.training, self.local(name))
 
 
-def complete_checkpoints(folder: Path, *, in_bucket: bool) -> list[int]:
-    """Returns the steps of the checkpoints in a folder that were written to their end, ascending.
-
-    On a disk, a checkpoint gets its name when it is complete. In a bucket, its last file is ``commit_success.txt``.
-    """
-    found = [(re.fullmatch(r"checkpoint_(\d+)", path.name), path) for path in folder.glob("checkpoint_*")]
-    return sorted(int(m[1]) for m, path in found if m and (not in_bucket or (path / "commit_success.txt").exists()))
+def complete_checkpoints(training: Repeatable, folder: Path) -> list[int]:
+    """Returns the steps of the checkpoints that were written to their end, ascending, in a folder of a training."""
+    place, in_bucket = LocalFolder(folder), training.is_in_bucket
+    return [found.step for found in finished_checkpoints(place, training.address, in_bucket=in_bucket)]

@@ -198,7 +198,7 @@ def _compare_files(
         report.find("RES05", message, fix="look at what the trainer adds up")
     else:
         report.fact("metrics", f"{len(wanted)} scalars of every step, equal except for times")
-    checkpoints = complete_checkpoints(Path(training.local), in_bucket=training.is_in_bucket)
+    checkpoints = complete_checkpoints(training, Path(training.local))
     if saved_itself:
         checkpoints = sorted({*checkpoints, began})
     if checkpoints != (kept := repeater.saved(_RESUMED)):

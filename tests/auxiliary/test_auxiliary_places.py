@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from t5x_harness.auxiliary.checkpoints import FinishedCheckpoint, finished_checkpoints
 from t5x_harness.auxiliary.jobs import AuxiliaryError
 from t5x_harness.auxiliary.journal import Journal, Record, State
+from t5x_harness.buckets.checkpoints import FinishedCheckpoint, finished_checkpoints
 from t5x_harness.buckets.folders import AnyFolder, folder_at
 
 pytest.importorskip("google.cloud.storage")

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from t5x_harness.buckets.folders import COMMITTED
 from t5x_harness.findings.rule import FILES, Found, Rule, training
 from t5x_harness.resolve.output_folder import local_copy, model_dir
 from t5x_harness.spec import Mode, Severity
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
 
 _CHECKPOINT = re.compile(r"checkpoint_\d+(\.orbax-checkpoint-tmp-.+)?")
-_COMMITTED = "commit_success.txt"
 _MOST_NAMED = 3
 _LEFT = {**FILES, "buckets/my-bucket/first/train/events.out.tfevents.1": ""}
 
@@ -80,7 +80,7 @@ def removed_folder(plan: Planned) -> Iterator[Found]:
     if is_lost := not trains and restored in names:
         when += f" {restored}, which is one of them"
     message = (
-        f"{folder} holds {', '.join(names[:_MOST_NAMED])}{more}, without {_COMMITTED}: T5X has orbax remove such "
+        f"{folder} holds {', '.join(names[:_MOST_NAMED])}{more}, without {COMMITTED}: T5X has orbax remove such "
         f"folders at gs:// as unfinished checkpoints, {when}"
     )
     yield Found(message, key, _fix(plan, local), severity=Severity.ERROR if is_lost else Severity.WARNING)
@@ -92,7 +92,7 @@ def _removed(folder: Path) -> list[str]:
         path.name
         for path in sorted(folder.iterdir())
         if path.is_dir()
-        and not (path / _COMMITTED).exists()
+        and not (path / COMMITTED).exists()
         and (not _CHECKPOINT.fullmatch(path.name) or _is_older_layout(path))
     ]
 
