@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from t5x_harness.conversion.request import Conversion as Conversion
     from t5x_harness.conversion.request import ConversionError as ConversionError
     from t5x_harness.conversion.request import convert as convert
+    from t5x_harness.fixtures.determinism import AssertDeterministic as AssertDeterministic
     from t5x_harness.fixtures.runs import AuxiliaryJobs as AuxiliaryJobs
     from t5x_harness.fixtures.runs import T5XAot as T5XAot
     from t5x_harness.fixtures.runs import T5XRun as T5XRun

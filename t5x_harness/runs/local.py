@@ -85,7 +85,7 @@ class LocalExecutor:
                 return self._compile_ahead(run)
             if stage is Stage.RESUME:
                 return self._resume(run)
-            if stage is Stage.TRAIN and run.spec.resumes:
+            if stage is Stage.TRAIN and Stage.RESUME in run.stages:
                 self._begin_restart(run, process)
             answer = process.call(stage.value, timeout=self._timeout, on_progress=run.tell)
         except (WorkerError, ServerError) as error:
