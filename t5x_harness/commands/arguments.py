@@ -231,6 +231,11 @@ def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
         if data and "://" not in data and not os.path.isdir(data):
             raise UsageError(f"--tfds_data_dir: there is no folder {data}")
         ensure_model_dirs(specs)
+        if any(spec.settings.campaign is not None for spec in specs):
+            if arguments.preempt is not None:
+                raise UsageError("--preempt orders one fault, and --campaign draws several: give one of the two")
+        elif getattr(arguments, "times", None) is not None:
+            raise UsageError("--times is the number of faults of --campaign: give --campaign=SEED, too")
     except RuntimeChoiceError as error:
         raise UsageError(str(error)) from None
     return specs

@@ -164,8 +164,10 @@ def repeatable(run: Execution) -> dict[str, Any]:
     config = small.config
     save = config.build("checkpoint_cfg").save
     dtype = str(getattr(save, "dtype", None) or "")
+    first, last = small.first_step, small.first_step + small.steps
     period, listed = getattr(save, "period", None), getattr(save, "checkpoint_steps", None)
-    saves = [*(listed or ()), *([small.first_step + period] if period else ())]
+    has_evaluation = any(role.name == "train_eval" for role in small.roles)
+    eval_period = config.value(config.owner_of("eval_period")) if has_evaluation else None
     changed = {change.binding for change in small.changes if change.what is Changed.BINDING}
     return {
         "bindings": [f"{key.short} = {value!r}" for key, value in config.items() if key.short in changed],
@@ -177,14 +179,20 @@ def repeatable(run: Execution) -> dict[str, Any]:
         "embedding_rows": run.standins.rows if run.standins else None,
         "data_axis": small.partitioner.mesh.shape["data"],
         "examples": small.examples,
-        "first_step": small.first_step,
-        "last_step": small.first_step + small.steps,
-        "first_save": min((step for step in saves if step > small.first_step), default=None),
+        "first_step": first,
+        "last_step": last,
+        "saves": sorted({*_each(period, first, last), *(step for step in listed or () if first < step <= last)}),
+        "evals": _each(eval_period, first, last),
         "record": str(run.recorded),
         "saves_dataset": bool(getattr(save, "save_dataset", False)),
         "save_dtype": "" if dtype == "float32" else dtype,
         "hardware_rng": bool(config.value(config.owner_of("use_hardware_rng"))),
     }
+
+
+def _each(period: int | None, first: int, last: int) -> list[int]:
+    """Returns the steps at which T5X does what it does each ``period`` steps, and at its last one; none without it."""
+    return sorted({*range(first + period, last, period), last}) if period else []
 
 
 def _link(source: str, target: str) -> None:

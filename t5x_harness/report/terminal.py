@@ -162,6 +162,7 @@ def _details(
             yield from _log(stage, width)
     yield from _listed("losses and metrics", achieved(row.result), width)
     yield from _listed(COMPILED, compiled(row.result), width)
+    yield from _listed("restarted after", faults_of(row.result), width)
     if facts:
         yield from _facts(row.result, width, notes)
     # Stand-ins and given values have their own lists.
@@ -190,6 +191,12 @@ def achieved(result: RunResult) -> list[str]:
         *(f"{tag} {', '.join(values)}" for tag, values in losses.items()),
         *(f"{task}: {', '.join(values)}" for task, values in metrics.items()),
     ]
+
+
+def faults_of(result: RunResult) -> list[str]:
+    """Returns what came of each fault of a campaign, and of all of them."""
+    facts = (fact for stage in result.stages if stage.stage is Stage.RESUME for fact in stage.facts)
+    return [text for name, text in facts if name.startswith("fault ") or name == "campaign"]
 
 
 def given_values(result: RunResult, *, values: bool) -> list[str]:

@@ -43,11 +43,13 @@ class Comparison:
       findings: the mistakes; only the first difference in the order of causes is one, as the others follow from it.
       facts: what was compared, by name.
       not_checked: what the config's own settings make impossible to compare.
+      lost: the number of steps that were trained twice.
     """
 
     findings: list[Finding] = dataclasses.field(default_factory=list)
     facts: dict[str, str] = dataclasses.field(default_factory=dict)
     not_checked: list[str] = dataclasses.field(default_factory=list)
+    lost: int = 0
 
 
 def compare(reference: History, resumed: History, expected: Expected, again: Callable[[], History]) -> Comparison:
@@ -63,9 +65,9 @@ def compare(reference: History, resumed: History, expected: Expected, again: Cal
     made = Comparison()
     through, life = reference.lives[-1], resumed.lives[-1]
     lost = max((earlier.reached for earlier in resumed.lives[:-1]), default=life.began) - life.began
-    lost = max(lost, 0)  # a trainer that saves on SIGTERM has a state that it did not record
+    made.lost = max(lost, 0)  # a trainer that saves on SIGTERM has a state that it did not record
     from_ = f"checkpoint_{life.began}" if life.began != expected.first_step else f"step {life.began}, the first one"
-    made.facts["went on from"] = f"{from_}; {_count(lost, 'step')} trained twice"
+    made.facts["went on from"] = f"{from_}; {_count(made.lost, 'step')} trained twice"
     if (doubt := _by_itself(through, resumed.lives[0], expected, made)) is not None:
         made.not_checked.append(doubt)
         return made

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import shutil
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -35,7 +36,8 @@ class Repeatable(JsonValue):
       examples: the number of examples of each task that its evaluations read; None for all.
       first_step: the step that it started from.
       last_step: the step that it ends at.
-      first_save: the step of the first checkpoint after the first step; None if there is none.
+      saves: the steps after the first one at which it saves, ascending.
+      evals: the steps after the first one at which it is evaluated, ascending.
       record: the file that it was recorded in.
       saves_dataset: whether its checkpoints have the position of the input pipeline.
       save_dtype: the dtype that it saves parameters with; empty for their own.
@@ -53,7 +55,8 @@ class Repeatable(JsonValue):
     examples: int | None
     first_step: int
     last_step: int
-    first_save: int | None
+    saves: tuple[int, ...]
+    evals: tuple[int, ...]
     record: str
     saves_dataset: bool
     save_dtype: str
@@ -128,7 +131,7 @@ class Repeater(Closing):
         """
         folder = self._workspace / Stage.RESUME.value
         spec = dataclasses.replace(
-            self._spec.with_settings(full_size=True, resume=False, preempt=None, model_dir=None),
+            self._spec.with_settings(full_size=True, resume=False, preempt=None, campaign=None, model_dir=None),
             bindings=(
                 *self._spec.bindings,
                 *self.training.bindings,
@@ -186,6 +189,11 @@ class Repeater(Closing):
     def history(self, name: str) -> History:
         """Returns what a training recorded."""
         return History.read(self.record(name))
+
+    def remove(self, name: str) -> None:
+        """Removes a training's folders."""
+        for folder in (self.local(name), self._workspace / Stage.RESUME.value / f"{name}-run"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def unfinished(self, name: str) -> list[str]:
         """Returns the names of the checkpoints in a training's folder that were not written to their end."""

@@ -58,7 +58,8 @@ class JobExecutor:
         self._order = order
         self._jobs = jobs
         # A TPU computes the numbers anyway, and a job is not killed to see whether it goes on.
-        self.settings: Mapping[str, Any] = {"tpu_numerics": False, "resume": False, "preempt": None, "aot": aot}
+        never = {"tpu_numerics": False, "resume": False, "preempt": None, "campaign": None}
+        self.settings: Mapping[str, Any] = {**never, "aot": aot}
         self._why_unseen = why_unseen
         self._sent: _Sent | StageResult | None = None  # a result if the job was not sent
         self._executed: Mapping[Stage, StageResult] = {}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from t5x_harness.aot.compiling import Compiler
     from t5x_harness.aot.request import AotRun
     from t5x_harness.google.pool import GooglePool
-    from t5x_harness.resume.stage import Restart
+    from t5x_harness.resume.restart import Restart
     from t5x_harness.runs.run import Run
 
 FACTORY = "t5x_harness.execute.process:open_run"
@@ -191,8 +191,9 @@ class LocalExecutor:
 
     def _begin_restart(self, run: Run, process: RunProcess) -> None:
         """Begins to end and restart the run's training, in processes of its own beside the stages from train on."""
+        from t5x_harness.resume.campaign import draw
         from t5x_harness.resume.repeater import Repeatable, Repeater
-        from t5x_harness.resume.stage import Restart
+        from t5x_harness.resume.restart import Restart
 
         if isinstance(self._zygote, InProcess):
             return
@@ -203,8 +204,11 @@ class LocalExecutor:
                 return self._start(factory, folder, spec, {}, **argument)
 
             repeater = Repeater(run.spec, training, start, run.workspace, self._timeout)
-            fault = run.spec.settings.preempt
-            self._restart = Restart(repeater, Fault.from_text(fault) if fault else Fault())
+            wanted = run.spec.settings
+            faults = [Fault.from_text(wanted.preempt) if wanted.preempt else Fault()]
+            if wanted.campaign is not None:
+                faults = draw(wanted.campaign, wanted.times, training)
+            self._restart = Restart(repeater, faults)
 
     def _resume(self, run: Run) -> StageResult:
         """Runs the stage resume, which compares the restarted training with the run's own."""
@@ -214,8 +218,15 @@ class LocalExecutor:
             why = "how training goes on: a process has to be killed for that, and --in-process leaves only this one"
             return StageResult(Stage.RESUME, Outcome.NOT_RUN, not_checked=(why,))
         run.tell({"stage": Stage.RESUME.value})
+
+        def tell(number: int, outcome: str) -> None:
+            """Reports what came of one fault of a campaign."""
+            of = len(restart.faults)
+            run.tell({"stage": Stage.RESUME.value, "step": number, "of": of, "note": outcome})
+
+        restart = self._restart
         written = self._opened(run).call("artifacts", timeout=_ARTIFACT_SECONDS)
-        return compare_run(run.spec, self._restart, decode_fields(RunResult, written)["metrics"])
+        return compare_run(run.spec, restart, decode_fields(RunResult, written)["metrics"], tell)
 
     def _broken(self, run: Run, stage: Stage, error: WorkerError | ServerError) -> StageResult:
         """Makes the result of a stage that the run's process did not finish."""

@@ -167,6 +167,15 @@ class RunSettings(JsonValue):
         metavar="FAULT",
         commands=("run",),
     )
+    campaign: int | None = option(
+        None,
+        "let the stage resume, which this turns on, end the training by several faults, one after another, that this "
+        "seed draws; a mistake is reported with its fault, in the form that --preempt takes",
+        form=OptionForm.FROM_ZERO,
+        metavar="SEED",
+        commands=("run",),
+    )
+    times: int = option(20, "the number of faults of --campaign", metavar="N", commands=("run",))
     until: Stage | None = option(
         None,
         f"the last stage of each config, of {', '.join(Stage)}; tests that call t5x_run run all of theirs",
@@ -327,7 +336,8 @@ class RunSpec(JsonValue):
     @property
     def resumes(self) -> bool:
         """Whether its training is also killed and restarted."""
-        return self.settings.resume or self.settings.preempt is not None
+        settings = self.settings
+        return settings.resume or settings.preempt is not None or settings.campaign is not None
 
     def with_settings(self, **settings: Any) -> Self:
         """Returns the same run with some of its settings changed."""

@@ -1,6 +1,7 @@
 """A training that is killed and restarted: bugs that only a restart shows are found, each with its cause."""
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,11 +26,12 @@ mine.Trainer.learning_rate_fn = @utils.create_learning_rate_scheduler()
 def resumed(backend: Backend, train_text: str, tmp_path: Path) -> Resumed:
     """Trains a config, kills and restarts it, and returns the result of the comparison."""
 
-    def run(extra: str = SAVED, module: str = "", preempt: str | None = None) -> StageResult:
+    def run(extra: str = SAVED, module: str = "", preempt: str | None = None, **settings: int) -> StageResult:
+        shutil.rmtree(tmp_path / "run", ignore_errors=True)  # of an earlier call
         if module:
             (tmp_path / "mine.py").write_text(module)
         text = train_text.replace("eval_period = 2", "eval_period = 4")
-        made = backend(text + extra, resume=True, preempt=preempt)
+        made = backend(text + extra, resume=True, preempt=preempt, **settings)
         made.passed(Stage.RESOLVE, Stage.PLAN, Stage.TRAIN, Stage.EVAL, Stage.INFER)
         return made.stage(Stage.RESUME)
 
@@ -240,6 +242,19 @@ def test_a_bug_of_restarts_is_named(resumed: Resumed, extra: str, module: str, c
     error = only(resumed(extra, module))
     assert error.code == code, error
     assert says in error.message
+
+
+@pytest.mark.journey
+def test_a_campaign_finds_a_bug_with_a_fault_that_shows_it_again(resumed: Resumed) -> None:
+    found = resumed(SAVED + OWN_TRAINER, LOST_SLOTS, campaign=3, times=1)
+    assert found.outcome is Outcome.FAILED
+    error = only(found)
+    assert error.code == "RES02"
+    assert error.fix is not None
+    _, _, fault = error.fix.partition("this fault again: --preempt ")
+    assert dict(found.facts)["fault 1"] == f"{fault}: RES02, lost 2 steps"
+    again = only(resumed(SAVED + OWN_TRAINER, LOST_SLOTS, preempt=fault))
+    assert again.message == error.message
 
 
 @pytest.mark.journey

@@ -1,0 +1,127 @@
+"""Ends and restarts a run's training, once for each fault that is ordered, beside the run's own stages."""
+
+import dataclasses
+import threading
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
+
+from t5x_harness.resume.repeater import Repeatable, Repeater, TrainingEnd
+from t5x_harness.spec import Fault, Finding, Moment, Severity, Stage
+from t5x_harness.system.closing import Closing
+
+
+@dataclasses.dataclass
+class Restarted:
+    """A training that was ended and restarted.
+
+    Attributes:
+      fault: the fault that ended it.
+      name: its name; see :class:`~t5x_harness.resume.repeater.Repeater`.
+      facts: how it ended each time, by name.
+      saved: the steps of the complete checkpoints when it was restarted, ascending.
+      end: how it ended in the end.
+      saved_itself: whether it ended by itself after a signal, with a checkpoint of its last step.
+      finding: the reason that it did not get there; None if it did.
+    """
+
+    fault: Fault
+    name: str
+    facts: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    saved: list[int] = dataclasses.field(default_factory=list)
+    end: TrainingEnd = dataclasses.field(default_factory=lambda: TrainingEnd("", ""))
+    saved_itself: bool = False
+    finding: Finding | None = None
+
+
+class Restart(Closing):
+    """Ends and restarts a training in a thread, beside the run's own stages, once for each fault.
+
+    Args:
+      repeater: repeats the training.
+      faults: the faults, each of which ends a training that begins anew.
+
+    Attributes:
+      repeater: the argument, as are ``faults``.
+    """
+
+    def __init__(self, repeater: Repeater, faults: Sequence[Fault]) -> None:
+        self.repeater = repeater
+        self.faults = faults
+        self._outcomes = [Future[Restarted]() for _ in faults]
+        threading.Thread(target=self._work, name="restart", daemon=True).start()
+
+    def result(self, number: int = 0) -> Restarted:
+        """Waits for the end of what a fault began.
+
+        Args:
+          number: the place of the fault among the faults.
+
+        Raises:
+          WorkerError: a process ended without a fault.
+        """
+        return self._outcomes[number].result()
+
+    def close(self) -> None:
+        """Ends the process at work. May be called again."""
+        self.repeater.close()
+
+    def _work(self) -> None:
+        for number, (fault, outcome) in enumerate(zip(self.faults, self._outcomes, strict=True), start=1):
+            name = "resumed" if len(self.faults) == 1 else f"fault-{number:03}"
+            try:
+                outcome.set_result(_restarted(self.repeater, Restarted(fault, name)))
+            except BaseException as error:  # raised when the result is asked for
+                outcome.set_exception(error)
+
+
+def _restarted(repeater: Repeater, done: Restarted) -> Restarted:
+    fault, training = done.fault, repeater.training
+    at_step = _step_of(fault, training)
+    if at_step is None:
+        last = training.last_step
+        message = f"{fault} cannot come: training ends at step {last}, and began at step {training.first_step}"
+        done.finding = _no_fault(message, f"order it for a step from {training.first_step} to {last - 1}")
+        return done
+    if training.is_in_bucket and fault.during in (Moment.SAVE, Moment.COMMIT, Moment.RESTORE):
+        message = f"{fault} cannot come: files are seen when a program opens them, and {training.address} is a bucket"
+        done.finding = _no_fault(message, "order it for another moment, or for a MODEL_DIR that is a folder")
+        return done
+    for ordered in (Fault(), fault) if fault.during.follows_restart else (fault,):
+        end = repeater.train(done.name, ordered, at_step)
+        if not end.moment and end.finding is None:
+            message = f"{ordered} did not come: the training went to its end"
+            done.finding = _no_fault(message, "order it for a moment and a step that the training has")
+        done.finding = done.finding or end.finding
+        if done.finding is not None:
+            return done
+        done.saved = repeater.saved(done.name)
+        by_itself = f"; {end.how}" if end.how else ""
+        done.saved_itself = bool(end.how)
+        done.facts.append(("ended", f"by {ordered.how}, {end.moment}, with {in_words(done.saved)}{by_itself}"))
+    if unfinished := repeater.unfinished(done.name):
+        done.facts.append(("left unfinished", ", ".join(unfinished)))
+    done.end = repeater.train(done.name)
+    done.finding = done.end.finding
+    return done
+
+
+def _no_fault(message: str, fix: str) -> Finding:
+    return Finding("RES08", Severity.ERROR, Stage.RESUME, message, fix=fix)
+
+
+def _step_of(fault: Fault, training: Repeatable) -> int | None:
+    """Returns the first step at which a fault's moment counts; None if the training does not have the step."""
+    first, last = training.first_step, training.last_step
+    if fault.at_step is not None:
+        is_last = fault.at_step == last and fault.during in (Moment.SAVE, Moment.COMMIT)
+        return fault.at_step if first <= fault.at_step < last or is_last else None
+    first_save = min(training.saves, default=last)
+    if first_save >= last:
+        return last - 1
+    is_later = fault.during is Moment.STEP or fault.during.follows_restart
+    return min(first_save + 1, last - 1) if is_later else first_save
+
+
+def in_words(steps: Iterable[int]) -> str:
+    """Returns the names of the checkpoints of these steps."""
+    return ", ".join(f"checkpoint_{step}" for step in steps) or "no checkpoint"
