@@ -1,5 +1,6 @@
 """The stages eval and infer: T5X's own functions on a checkpoint; without metrics, the teacher-forced loss."""
 
+import dataclasses
 import functools
 import json
 import math
@@ -19,13 +20,13 @@ from t5x import utils
 
 from t5x_harness.execute.execution import Execution
 from t5x_harness.execute.output import scalars_in
-from t5x_harness.execute.prepare import PreparedRun
+from t5x_harness.execute.prepare import PreparedRun, RunData
 from t5x_harness.findings.stage_report import StageReport
-from t5x_harness.findings.work import NO_WORK, undefined_metrics, why_no_number
+from t5x_harness.findings.work import GOING_ON, NO_WORK, undefined_metrics, why_no_number
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.gin.values import format_value
 from t5x_harness.plan.stored_tree import StoredLayout, layout_of
-from t5x_harness.resolve.datasets import few_examples, task_features
+from t5x_harness.resolve.datasets import DataRole, few_examples, task_features
 from t5x_harness.spec import Finding, Measure, Mode, Severity
 from t5x_harness.upstream.t5x import Observed, WatchedBatches, observe
 
@@ -36,12 +37,15 @@ def eval_stage(run: Execution, report: StageReport) -> None:
     """Evaluates an eval config by itself, otherwise the last checkpoint of a train config as an eval job would."""
     small = run.prepared(report)
     config = small.config
-    with few_examples(small.all_tasks, small.examples):
+    with few_examples(small.data.all_tasks, small.examples):
         if config.mode is Mode.EVAL:
-            role, evaluate = small.role("dataset_cfg"), gin.get_configurable(eval_module.evaluate)
+            role, evaluate = small.data.role("dataset_cfg"), gin.get_configurable(eval_module.evaluate)
             evaluator = config.build("inference_evaluator_cls") or seqio.Evaluator
-        elif small.has_metrics(small.evaluated):
-            role, evaluate = small.evaluated, functools.partial(eval_module.evaluate, **_trained(run, small, "eval"))
+        elif small.data.has_metrics(small.data.evaluated):
+            role, evaluate = (
+                small.data.evaluated,
+                functools.partial(eval_module.evaluate, **_trained(run, small, "eval")),
+            )
             own = config.build("inference_evaluator_cls")
             evaluator = own or functools.partial(seqio.Evaluator, logger_cls=LOGGERS)
         else:
@@ -50,13 +54,11 @@ def eval_stage(run: Execution, report: StageReport) -> None:
         watch = _EvaluationObserver()
         with observe(utils) as observed:
             evaluate(inference_evaluator_cls=watch(evaluator), dataset_cfg=role.dataset)
-        watch.report_to(report, observed, config, small.tasks(role))
+        watch.report_to(report, observed, config, small.data.tasks(role))
 
 
 def _trained(run: Execution, small: PreparedRun, folder: str) -> dict[str, Any]:
     """Returns the arguments with which T5X evaluates, or infers with, the checkpoint that a train config wrote.
-
-    A checkpoint that was written without orbax is read without it: at gs://, orbax deletes unknown files.
 
     Args:
       run: the run.
@@ -65,19 +67,34 @@ def _trained(run: Execution, small: PreparedRun, folder: str) -> dict[str, Any]:
     """
     checkpoint = run.trained_checkpoint()
     assert run.trained is not None
+    # The traces of the trained model also serve these stages.
+    model = small.model if run.trained.model is None else run.trained.model
+    return job_on(checkpoint, model, small.partitioner, str(run.workspace / folder))
+
+
+def job_on(checkpoint: str, model: Any, partitioner: Any, output: str) -> dict[str, Any]:
+    """Returns the arguments with which T5X's eval and infer read a checkpoint that a train config wrote.
+
+    A checkpoint that was written without orbax is read without it: at gs://, orbax deletes unknown files.
+
+    Args:
+      checkpoint: the checkpoint.
+      model: the model.
+      partitioner: the partitioner.
+      output: the folder for the results.
+    """
     return {
-        # The traces of the trained model also serve these stages.
-        "model": small.model if run.trained.model is None else run.trained.model,
+        "model": model,
         "restore_checkpoint_cfg": utils.RestoreCheckpointConfig(path=checkpoint, mode="specific"),
-        "partitioner": small.partitioner,
-        "output_dir": str(run.workspace / folder),
+        "partitioner": partitioner,
+        "output_dir": output,
         "use_orbax": layout_of(checkpoint) is not StoredLayout.T5X,
     }
 
 
 def _evaluate_loss(run: PreparedRun, given: Mapping[str, Any], report: StageReport) -> None:
     """Evaluates the loss of a restored checkpoint on one batch, which is all that tasks without metrics allow."""
-    role, partitioner, initializer = run.evaluated, given["partitioner"], run.shapes.initializer
+    role, partitioner, initializer = run.data.evaluated, given["partitioner"], run.shapes.initializer
     model, checkpoint, output = given["model"], given["restore_checkpoint_cfg"].path, given["output_dir"]
     restored, _ = utils.create_checkpoint_manager_and_restore(
         initializer,
@@ -224,28 +241,55 @@ def infer_stage(run: Execution, report: StageReport) -> None:
     A model whose data has no inputs returns scores, because it has nothing to predict from.
     """
     small = run.prepared(report)
-    config = small.config
-    with few_examples(small.all_tasks, small.examples):
-        if config.mode is Mode.INFER:
-            role, infer, output = small.role("dataset_cfg"), gin.get_configurable(infer_module.infer), run.written.local
-            mode = config.value(config.owner_of("mode")) or "predict"
-            shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
-            extension = config.value(config.owner_of("file_extension")) or "jsonl"
-            of = 1 if of is None else of  # with 0 shards, each has all
-        else:
-            role, given, output = small.inferred, _trained(run, small, "infer"), run.workspace / "infer"
-            features = task_features(given["model"].FEATURE_CONVERTER_CLS, role.dataset.task_feature_lengths or ())
-            mode = "score" if features and "inputs" not in features else "predict"
-            shard, of, extension = 0, 1, "jsonl"
-            # A user's task may read from a generator, whose position cannot be saved.
-            given |= {"mode": mode, "checkpoint_period": 1, "checkpoint_ds_iter": False}
-            infer = functools.partial(infer_module.infer, **given)
-        with observe(utils) as observed:
-            infer(dataset_cfg=role.dataset)
-        if config.mode is not Mode.INFER:
-            report.not_checked.append("going on with interrupted inference: it starts and ends here")
-        ending = f"{mode}.{extension}-{shard or 0:05}-of-{of:05}"
-        _count_predictions(output, small.tasks(role), ending, observed, report)
+    trains = small.config.mode is Mode.TRAIN
+    given, output = (_trained(run, small, "infer"), run.workspace / "infer") if trains else (None, run.written.local)
+    inference = inference_of(small.config, small.data, given)
+    with few_examples(small.data.all_tasks, small.examples), observe(utils) as observed:
+        inference.infer()
+    if trains:
+        report.not_checked.append(GOING_ON)
+    _count_predictions(output, small.data.tasks(inference.role), inference.ending, observed, report)
+
+
+@dataclasses.dataclass(frozen=True)
+class Inference:
+    """An inference of T5X.
+
+    Attributes:
+      role: the data that it reads.
+      infer: T5X's function, which takes further arguments.
+      ending: the end of the name of a task's predictions.
+    """
+
+    role: DataRole
+    infer: Callable[..., None]
+    ending: str
+
+
+def inference_of(config: GinConfig, data: RunData, trained: Mapping[str, Any] | None) -> Inference:
+    """Returns the inference of an infer config, or that with a checkpoint that a train config wrote.
+
+    Args:
+      config: the config.
+      data: its data.
+      trained: the arguments for the checkpoint of a train config; see :func:`job_on`. None for an infer config.
+    """
+    if trained is None:
+        role, infer = data.role("dataset_cfg"), gin.get_configurable(infer_module.infer)
+        mode = config.value(config.owner_of("mode")) or "predict"
+        shard, of = (config.value(config.owner_of(name)) for name in ("shard_id", "num_shards"))
+        extension = config.value(config.owner_of("file_extension")) or "jsonl"
+        of = 1 if of is None else of  # with 0 shards, each has all
+    else:
+        role = data.inferred
+        features = task_features(trained["model"].FEATURE_CONVERTER_CLS, role.dataset.task_feature_lengths or ())
+        mode = "score" if features and "inputs" not in features else "predict"
+        shard, of, extension = 0, 1, "jsonl"
+        # A user's task may read from a generator, whose position cannot be saved.
+        given = {**trained, "mode": mode, "checkpoint_period": 1, "checkpoint_ds_iter": False}
+        infer = functools.partial(infer_module.infer, **given)
+    ending = f"{mode}.{extension}-{shard or 0:05}-of-{of:05}"
+    return Inference(role, functools.partial(infer, dataset_cfg=role.dataset), ending)
 
 
 def _count_predictions(

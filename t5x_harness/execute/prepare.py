@@ -1,7 +1,7 @@
 """Turns the resolved full-size run into the run that is executed: shrunk, with a checkpoint to start from."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,32 +26,16 @@ _PRETRAINED_STEP = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
-class PreparedRun:
-    """The run as it is executed.
+class RunData:
+    """The datasets of a run, and their tasks.
 
     Attributes:
-      config: the parsed config, shrunk.
-      model: the model, built from the config.
-      partitioner: the partitioner, built from the config.
       roles: the datasets of the config.
-      resolved: the resolved full-size run, which has the tasks.
-      shapes: the shapes of the shrunk train state.
-      first_step: the step that training starts from.
-      steps: the number of steps to train.
-      examples: the number of examples of each task that evaluation and inference read; None for all.
-      changes: what differs from the config.
+      of_roles: the tasks of each, by the parameter of the entry point that it is bound to.
     """
 
-    config: GinConfig
-    model: Any
-    partitioner: Any
     roles: Sequence[DataRole]
-    resolved: Resolved
-    shapes: StateShapes
-    first_step: int
-    steps: int
-    examples: int | None
-    changes: Sequence[Change]
+    of_roles: Mapping[str, Sequence[seqio.Task]]
 
     def role(self, parameter: str) -> DataRole:
         """Returns the dataset that is bound to a parameter of the entry point."""
@@ -60,12 +44,12 @@ class PreparedRun:
     def tasks(self, role: DataRole) -> Sequence[seqio.Task]:
         """Returns the tasks of a dataset that have its split."""
         split = role.dataset.split.split("[")[0]
-        return [t for t in self.resolved.tasks[role.parameter] if split in t.splits or "+" in role.dataset.split]
+        return [t for t in self.of_roles[role.parameter] if split in t.splits or "+" in role.dataset.split]
 
     @property
     def all_tasks(self) -> list[seqio.Task]:
         """Every task of the run."""
-        return [task for tasks in self.resolved.tasks.values() for task in tasks]
+        return [task for tasks in self.of_roles.values() for task in tasks]
 
     def has_metrics(self, role: DataRole) -> bool:
         """Returns whether any task of a dataset is evaluated by its predictions."""
@@ -97,6 +81,33 @@ class PreparedRun:
             mixture_or_task_name=name or role.dataset.mixture_or_task_name,
         )
         return dataclasses.replace(role, dataset=dataset)
+
+
+@dataclasses.dataclass(frozen=True)
+class PreparedRun:
+    """The run as it is executed.
+
+    Attributes:
+      config: the parsed config, shrunk.
+      model: the model, built from the config.
+      partitioner: the partitioner, built from the config.
+      data: the datasets of the config.
+      shapes: the shapes of the shrunk train state.
+      first_step: the step that training starts from.
+      steps: the number of steps to train.
+      examples: the number of examples of each task that evaluation and inference read; None for all.
+      changes: what differs from the config.
+    """
+
+    config: GinConfig
+    model: Any
+    partitioner: Any
+    data: RunData
+    shapes: StateShapes
+    first_step: int
+    steps: int
+    examples: int | None
+    changes: Sequence[Change]
 
 
 def prepare(
@@ -154,7 +165,8 @@ def prepare(
     relative = config.value(config.owner_of("relative_steps")) if training else 0
     to_train = relative or (total - first if isinstance(total, int) else 0)
     changes = tuple(report.changes)
-    return PreparedRun(config, model, partitioner, roles, full, shapes, first, to_train, examples, changes)
+    data = RunData(roles, full.tasks)
+    return PreparedRun(config, model, partitioner, data, shapes, first, to_train, examples, changes)
 
 
 def _take_few_devices(plan: Planned, report: StageReport) -> None:

@@ -3,12 +3,13 @@
 import contextlib
 import dataclasses
 import functools
+import math
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.command_line import as_t5x
 from t5x_harness.execute.execution import Execution, Progress, open_execution
@@ -17,6 +18,15 @@ from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import find_initial
 from t5x_harness.spec import Change, Changed, Mode, Reason, Stage
+
+if TYPE_CHECKING:
+    import seqio
+
+    from t5x_harness.execute.prepare import PreparedRun
+    from t5x_harness.resolve.datasets import DataRole
+
+_CHUNKS = 4
+"""The chunks of each task in an inference that is interrupted, a batch each."""
 
 
 def open_run(argument: Mapping[str, Any], progress: Progress) -> SimpleNamespace:
@@ -154,22 +164,21 @@ def artifacts(run: Execution) -> dict[str, Any]:
     }
 
 
-def repeatable(run: Execution) -> dict[str, Any]:
-    """Returns what another process needs to repeat the training, before or after it is done here.
+def repeatable(run: Execution, mode: str) -> dict[str, Any]:
+    """Returns what another process needs to repeat a training, evaluation or inference, before or after it is done.
 
     See :class:`~t5x_harness.resume.repeater.Repeatable` for the values.
+
+    Args:
+      run: the run.
+      mode: which of the three; a train config can be asked for inferring with the checkpoint that it wrote.
     """
     with as_t5x(run.spec, run.runtime.location):
         small = run.prepare_early()
     config = small.config
-    save = config.build("checkpoint_cfg").save
-    dtype = str(getattr(save, "dtype", None) or "")
-    first, last = small.first_step, small.first_step + small.steps
-    period, listed = getattr(save, "period", None), getattr(save, "checkpoint_steps", None)
-    has_evaluation = any(role.name == "train_eval" for role in small.roles)
-    eval_period = config.value(config.owner_of("eval_period")) if has_evaluation else None
     changed = {change.binding for change in small.changes if change.what is Changed.BINDING}
-    return {
+    found = {
+        "mode": mode,
         "bindings": [f"{key.short} = {value!r}" for key, value in config.items() if key.short in changed],
         "output": output_key(config).short,
         "address": run.written.address,
@@ -179,6 +188,48 @@ def repeatable(run: Execution) -> dict[str, Any]:
         "embedding_rows": run.standins.rows if run.standins else None,
         "data_axis": small.partitioner.mesh.shape["data"],
         "examples": small.examples,
+        "first_step": 0,
+        "last_step": 1,
+    }
+    if mode == Mode.TRAIN:
+        return found | _trained_steps(run, small)
+    if mode == Mode.INFER:
+        role = small.data.inferred if config.mode is Mode.TRAIN else small.data.role("dataset_cfg")
+        found |= {"last_step": _chunks(role, small.data.tasks(role)), "examples": _CHUNKS * role.dataset.batch_size}
+    if config.mode is Mode.TRAIN:
+        folder = run.workspace / "infer"  # MODEL_DIR is another one
+        found |= {"checkpoint": run.trained_checkpoint(), "address": str(folder), "local": str(folder)}
+        found["is_in_bucket"] = False
+    return found
+
+
+def _chunks(role: "DataRole", tasks: "Sequence[seqio.Task]") -> int:
+    """Returns how many of the chunks each task of an inference has at least."""
+    dataset, size = role.dataset, role.dataset.batch_size
+    numbers = [_CHUNKS]
+    for task in tasks:
+        examples = task.get_dataset(
+            dataset.task_feature_lengths,
+            split=dataset.split,
+            use_cached=dataset.use_cached,
+            shuffle=False,
+            seed=dataset.seed,
+            num_epochs=1,
+        )
+        numbers.append(math.ceil(sum(1 for _ in examples.take(_CHUNKS * size)) / size))
+    return min(numbers)
+
+
+def _trained_steps(run: Execution, small: "PreparedRun") -> dict[str, Any]:
+    """Returns the steps at which a training does something, and what its checkpoints have."""
+    config = small.config
+    save = config.build("checkpoint_cfg").save
+    dtype = str(getattr(save, "dtype", None) or "")
+    first, last = small.first_step, small.first_step + small.steps
+    period, listed = getattr(save, "period", None), getattr(save, "checkpoint_steps", None)
+    has_evaluation = any(role.name == "train_eval" for role in small.data.roles)
+    eval_period = config.value(config.owner_of("eval_period")) if has_evaluation else None
+    return {
         "first_step": first,
         "last_step": last,
         "saves": sorted({*_each(period, first, last), *(step for step in listed or () if first < step <= last)}),

@@ -40,7 +40,7 @@ def train_stage(run: Execution, report: StageReport) -> None:
     if trainer_cls is not None and run.spec.resumes:
         trainer_cls = Recorder(run.recorded).watch(trainer_cls)
     watched = {} if trainer_cls is None else {"trainer_cls": counter.watch(trainer_cls)}
-    with few_examples(small.all_tasks, small.examples):
+    with few_examples(small.data.all_tasks, small.examples):
         step, state = gin.get_configurable(train_module.train)(**watched)
     jax.block_until_ready(jax.tree.leaves(state))
     step = int(step)

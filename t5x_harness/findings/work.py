@@ -19,6 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from t5x_harness.spec import Finding, Measure, Outcome, RunResult, Severity, Stage, StageResult
 
 NO_WORK = "RUN02"
+GOING_ON = "going on with interrupted inference: --preempt=infer ends it on the way, and starts it again"
+"""What the stage infer of a train config leaves open, and the stage resume checks if it is ordered to."""
+
+REPEATED = "results"
+"""The fact of the stage resume that an evaluation or inference was restarted, and what it left."""
 
 
 def judged(result: StageResult, *, idle: str = "", unproved: str = "") -> StageResult:

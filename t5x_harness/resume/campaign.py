@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resume.repeater import Repeatable
-from t5x_harness.spec import Ending, Fault, Finding, Moment, Severity
+from t5x_harness.resume.restart import MOMENTS
+from t5x_harness.spec import Ending, Fault, Finding, Mode, Moment, Severity
 
 _GRACE = 1.0
 """The seconds until a process that hangs is killed: nothing would come of waiting longer."""
@@ -29,6 +30,9 @@ def draw(seed: int, times: int, training: Repeatable) -> list[Fault]:
 def _steps_of(training: Repeatable) -> Iterator[tuple[Moment, Sequence[int]]]:
     """Yields each moment, with the steps at which it comes to a training."""
     every, last = range(training.first_step, training.last_step), training.last_step
+    if training.mode is not Mode.TRAIN:
+        yield from ((moment, every) for moment in MOMENTS[training.mode])
+        return
     yield Moment.STEP, every
     yield Moment.SAVE, training.saves
     yield Moment.COMMIT, training.saves

@@ -10,12 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from t5x_harness.spec.fault import Ending, Fault, Moment
+from t5x_harness.upstream.tensorflow import watch_files
 
-_TEMPORARY = re.compile(r"checkpoint_(\d+)[^/]*tmp[^/]*/.+/")
+_SAVED = re.compile(r"checkpoint_(\d+)[^/]*tmp[^/]*/.+/|gs://.*/checkpoint_(\d+)/.+/")
 """A file in a folder of a checkpoint that is still being written. What lies directly in its folder is written first."""
 
-_NAMED = re.compile(r"checkpoint_(\d+)$")
+_COMMITTED = re.compile(r"checkpoint_(\d+)(?:/commit_success\.txt)?$")
+"""What makes a checkpoint complete: its name, or a file in it in a bucket, where nothing can be renamed."""
+
 _READ = re.compile(r"checkpoint_\d+/")
+_CHUNK = re.compile(r"-chunk(\d+)(\.COMPLETED)?$")
 _SIGNALS = {Ending.KILL: signal.SIGKILL, Ending.TERM: signal.SIGTERM, Ending.STOP: signal.SIGSTOP}
 
 
@@ -35,8 +39,9 @@ class Injector:
         self._lock = threading.Lock()
         self.came = False
         if fault.during in (Moment.SAVE, Moment.COMMIT, Moment.RESTORE):
-            # Python reports every file that it opens and renames, no matter which library does it.
+            # Python reports every file that it opens and renames, no matter which library does it; TensorFlow does not.
             sys.addaudithook(self._audit)
+            watch_files(self._opened, self._renamed)
 
     def before_step(self, step: int) -> None:
         """Takes note that a batch is about to be taken."""
@@ -46,22 +51,41 @@ class Injector:
         """Takes note that the training is about to be evaluated."""
         self._reached(Moment.EVAL, step, f"in the evaluation at step {step}")
 
+    def before_inferring(self, moment: Moment, number: int) -> None:
+        """Takes note that the model is about to run over a dataset, of which others came before."""
+        self._reached(moment, number, f"when the model had run {number} times")
+
     def before_compiling(self) -> None:
         """Takes note that the train step is about to be compiled."""
         self._reached(Moment.COMPILE, self._at_step, "while the train step was compiled")
 
     def _audit(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.came or event not in ("open", "os.rename"):
+        if self.came:
             return
-        path = str(arguments[1] if event == "os.rename" else arguments[0])
         if event == "os.rename":
-            if match := _NAMED.search(path):
-                self._reached(Moment.COMMIT, int(match[1]), f"when checkpoint_{match[1]} was about to get its name")
-        elif "w" in str(arguments[1]):
-            if match := _TEMPORARY.search(path):
-                self._reached(Moment.SAVE, int(match[1]), f"while checkpoint_{match[1]} was written")
-        elif _READ.search(path):
-            self._reached(Moment.RESTORE, self._at_step, "while a checkpoint was read")
+            self._renamed(str(arguments[1]))
+        elif event == "open":
+            self._opened(str(arguments[0]), "w" in str(arguments[1]))
+
+    def _renamed(self, path: str) -> None:
+        if match := _COMMITTED.search(path):
+            self._reached(Moment.COMMIT, int(match[1]), f"when checkpoint_{match[1]} was about to become complete")
+
+    def _opened(self, path: str, is_written: bool) -> None:
+        if not is_written:
+            if _READ.search(path):
+                self._reached(Moment.RESTORE, self._at_step, "while a checkpoint was read")
+        elif match := _SAVED.search(path):
+            step = match[1] or match[2]
+            self._reached(Moment.SAVE, int(step), f"while checkpoint_{step} was written")
+        elif match := _CHUNK.search(path):
+            number = int(match[1])
+            if match[2]:
+                self._reached(Moment.COMMIT, number, f"when chunk {number} was about to become complete")
+            else:
+                self._reached(Moment.SAVE, number, f"while chunk {number} was written")
+        else:
+            self._renamed(path)
 
     def _reached(self, moment: Moment, step: int, when: str) -> None:
         with self._lock:

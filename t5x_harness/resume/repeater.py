@@ -11,20 +11,22 @@ from typing import Any, Protocol
 from t5x_harness.buckets.checkpoints import finished_checkpoints
 from t5x_harness.buckets.folders import LocalFolder
 from t5x_harness.resume.history import History
-from t5x_harness.spec import Fault, Finding, RunSpec, Stage
+from t5x_harness.spec import Fault, Finding, Mode, RunSpec, Stage
 from t5x_harness.system.closing import Closing
 from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import RunProcess
 
 FACTORY = "t5x_harness.resume.training:Training"
+_OF_RESULTS = "t5x_harness.resume.inference:Inference"
 
 
 @dataclasses.dataclass(frozen=True)
 class Repeatable(JsonValue):
-    """A training that the run's own process has done, and that others can do again.
+    """What the run's own process does, and others can do again: a training, an evaluation or an inference.
 
     Attributes:
+      mode: which of the three it is.
       bindings: gin statements for the sizes that it ran at, and for what it started from.
       output: the name of the binding of the folder that it writes into.
       address: that folder, as passed to T5X.
@@ -33,9 +35,10 @@ class Repeatable(JsonValue):
       standins: the folder of the stand-ins that it read.
       embedding_rows: the number of rows of the model's embedding that they fit; None if it is not known.
       data_axis: the size of the mesh's data axis.
-      examples: the number of examples of each task that its evaluations read; None for all.
-      first_step: the step that it started from.
-      last_step: the step that it ends at.
+      examples: the number of examples of each task that evaluations and inferences read; None for all.
+      first_step: the step that it started from; 0 for an evaluation or an inference.
+      last_step: the step that it ends at; the number of chunks of each task of an inference.
+      checkpoint: the checkpoint that is inferred with, if a train config wrote it; else empty.
       saves: the steps after the first one at which it saves, ascending.
       evals: the steps after the first one at which it is evaluated, ascending.
       record: the file that it was recorded in.
@@ -44,6 +47,7 @@ class Repeatable(JsonValue):
       hardware_rng: whether dropout uses the hardware's generator.
     """
 
+    mode: Mode
     bindings: tuple[str, ...]
     output: str
     address: str
@@ -55,12 +59,13 @@ class Repeatable(JsonValue):
     examples: int | None
     first_step: int
     last_step: int
-    saves: tuple[int, ...]
-    evals: tuple[int, ...]
-    record: str
-    saves_dataset: bool
-    save_dtype: str
-    hardware_rng: bool
+    saves: tuple[int, ...] = ()
+    evals: tuple[int, ...] = ()
+    record: str = ""
+    saves_dataset: bool = False
+    save_dtype: str = ""
+    hardware_rng: bool = False
+    checkpoint: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +143,8 @@ class Repeater(Closing):
                 f"{self.training.output} = {self.address(name)!r}",
             ),
         )
-        process = self._start(FACTORY, folder / f"{name}-run", spec, training=self.training.to_json())
+        factory = FACTORY if self.training.mode is Mode.TRAIN else _OF_RESULTS
+        process = self._start(factory, folder / f"{name}-run", spec, training=self.training.to_json())
         self._process = process
         if self._closed:
             process.close()

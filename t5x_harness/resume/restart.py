@@ -2,11 +2,11 @@
 
 import dataclasses
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
 from t5x_harness.resume.repeater import Repeatable, Repeater, TrainingEnd
-from t5x_harness.spec import Fault, Finding, Moment, Severity, Stage
+from t5x_harness.spec import Fault, Finding, Mode, Moment, Severity, Stage
 from t5x_harness.system.closing import Closing
 
 
@@ -74,30 +74,42 @@ class Restart(Closing):
                 outcome.set_exception(error)
 
 
+MOMENTS: Mapping[Mode, Sequence[Moment]] = {
+    Mode.TRAIN: tuple(moment for moment in Moment if moment is not Moment.INFER),
+    Mode.EVAL: (Moment.EVAL, Moment.RESTORE),
+    Mode.INFER: (Moment.INFER, Moment.SAVE, Moment.COMMIT, Moment.RESTORE),
+}
+"""The moments of a training, an evaluation and an inference; the first one is the default."""
+
+
 def _restarted(repeater: Repeater, done: Restarted) -> Restarted:
     fault, training = done.fault, repeater.training
+    moments = MOMENTS[training.mode]
+    if fault.during not in moments:
+        message = f"{fault} cannot come: the mode {training.mode} has no such moment"
+        done.finding = _no_fault(message, f"order it for {', '.join(moments)}")
+        return done
     at_step = _step_of(fault, training)
     if at_step is None:
         last = training.last_step
         message = f"{fault} cannot come: training ends at step {last}, and began at step {training.first_step}"
         done.finding = _no_fault(message, f"order it for a step from {training.first_step} to {last - 1}")
         return done
-    if training.is_in_bucket and fault.during in (Moment.SAVE, Moment.COMMIT, Moment.RESTORE):
-        message = f"{fault} cannot come: files are seen when a program opens them, and {training.address} is a bucket"
-        done.finding = _no_fault(message, "order it for another moment, or for a MODEL_DIR that is a folder")
-        return done
-    for ordered in (Fault(), fault) if fault.during.follows_restart else (fault,):
+    for ordered in (Fault(during=moments[0]), fault) if fault.during.follows_restart else (fault,):
         end = repeater.train(done.name, ordered, at_step)
         if not end.moment and end.finding is None:
-            message = f"{ordered} did not come: the training went to its end"
-            done.finding = _no_fault(message, "order it for a moment and a step that the training has")
+            message = f"{ordered} did not come before the end"
+            done.finding = _no_fault(message, "order it for a moment and a step that comes")
         done.finding = done.finding or end.finding
         if done.finding is not None:
             return done
-        done.saved = repeater.saved(done.name)
         by_itself = f"; {end.how}" if end.how else ""
-        done.saved_itself = bool(end.how)
-        done.facts.append(("ended", f"by {ordered.how}, {end.moment}, with {in_words(done.saved)}{by_itself}"))
+        left = ""
+        if training.mode is Mode.TRAIN:
+            done.saved = repeater.saved(done.name)
+            done.saved_itself = bool(end.how)
+            left = f", with {in_words(done.saved)}"
+        done.facts.append(("ended", f"by {ordered.how}, {end.moment}{left}{by_itself}"))
     if unfinished := repeater.unfinished(done.name):
         done.facts.append(("left unfinished", ", ".join(unfinished)))
     done.end = repeater.train(done.name)
@@ -112,6 +124,8 @@ def _no_fault(message: str, fix: str) -> Finding:
 def _step_of(fault: Fault, training: Repeatable) -> int | None:
     """Returns the first step at which a fault's moment counts; None if the training does not have the step."""
     first, last = training.first_step, training.last_step
+    if training.mode is not Mode.TRAIN:  # how often the model runs shows when it has
+        return min(last - 1, 1) if fault.at_step is None else fault.at_step
     if fault.at_step is not None:
         is_last = fault.at_step == last and fault.during in (Moment.SAVE, Moment.COMMIT)
         return fault.at_step if first <= fault.at_step < last or is_last else None

@@ -8,9 +8,10 @@ from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resume.campaign import FaultOutcome, summarize
 from t5x_harness.resume.comparison import Expected, compare, scalar_differences
 from t5x_harness.resume.history import History
-from t5x_harness.resume.repeater import Repeater, complete_checkpoints
+from t5x_harness.resume.repeater import Repeater, TrainingEnd, complete_checkpoints
 from t5x_harness.resume.restart import Restart, Restarted, in_words
-from t5x_harness.spec import Moment, RunSpec, Stage, StageResult
+from t5x_harness.resume.results import Results, compare_results
+from t5x_harness.spec import Mode, Moment, RunSpec, Stage, StageResult
 from t5x_harness.workers.errors import WorkerError
 
 _SHOWN = 3
@@ -85,6 +86,11 @@ class Comparer:
         if restarted.finding is not None:
             report.end(restarted.finding)
             return FaultOutcome(restarted.fault, report)
+        if training.mode is not Mode.TRAIN:
+            resumed_results = self._read(restarted.name, restarted.end)
+            repeat = functools.partial(self._results, "again")
+            lost = compare_results(self._results("reference"), resumed_results, training.mode, repeat, report)
+            return FaultOutcome(restarted.fault, report, lost)
         resumed = repeater.history(restarted.name)
         if not self._reference.lives or not resumed.lives:
             report.unproved = (
@@ -108,6 +114,14 @@ class Comparer:
         if not compared.findings and not compared.not_checked:
             _compare_files(report, self._metrics, restarted, repeater, resumed.lives[-1].began)
         return FaultOutcome(restarted.fault, report, compared.lost)
+
+    @functools.cache  # noqa: B019 - a stage has one comparer
+    def _results(self, name: str) -> Results:
+        """Returns the results of an uninterrupted inference or evaluation."""
+        return self._read(name, self._repeater.train(name))
+
+    def _read(self, name: str, end: TrainingEnd) -> Results:
+        return Results.read(self._repeater.local(name), self._repeater.record(name), end.metrics)
 
     @functools.cached_property
     def _reference(self) -> History:

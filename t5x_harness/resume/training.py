@@ -1,10 +1,8 @@
 """A training at the sizes of a run's own stages, in a process of its own, which may be ended on the way."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import seqio
+from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.command_line import as_t5x
 from t5x_harness.execute.execution import Progress, open_execution
@@ -16,6 +14,10 @@ from t5x_harness.resume.repeater import Repeatable
 from t5x_harness.spec import Fault, Stage
 from t5x_harness.upstream.jax import use_tpu_numerics
 from t5x_harness.upstream.t5x import install_mesh
+
+if TYPE_CHECKING:
+    from t5x_harness.execute.prepare import RunData
+    from t5x_harness.gin.config import GinConfig
 
 
 class Training:
@@ -42,13 +44,9 @@ class Training:
           at_step: the first step at which the fault's moment counts.
 
         Returns:
-          ``step``, which it ended at, and ``metrics``, the scalars in MODEL_DIR by tag and step; or ``finding``, the
-          mistake that ended it, as JSON. After a fault that it survived, ``ended`` says how it ended.
+          ``metrics``, the scalars in MODEL_DIR by tag and step; or ``finding``, the mistake that ended it, as JSON.
+          After a fault that it survived, ``ended`` says how it ended.
         """
-        import gin
-        from t5x import train as train_module
-
-        from t5x_harness.execute.record import Recorder
         from t5x_harness.resolve.datasets import few_examples
 
         run = self._run
@@ -58,30 +56,37 @@ class Training:
             with as_t5x(run.spec, run.runtime.location):
                 run.open_config((Path(self._training.standins), self._training.embedding_rows))
                 assert run.config is not None
-                tasks = list(self._tasks())
-                trainer_cls = run.config.build("trainer_cls")
-                recorder = Recorder(Path(record), injector)
-                watched = {} if trainer_cls is None else {"trainer_cls": recorder.watch(trainer_cls)}
-                with few_examples(tasks, self._training.examples):
-                    step, _ = gin.get_configurable(train_module.train)(**watched)
+                data = self._data(run.config)
+                with few_examples(data.all_tasks, self._training.examples):
+                    self._work(run.config, data, Path(record), Path(local), injector)
         except Exception as error:  # anything that the user's code or T5X raises
             log_traceback(error)
             if injector is not None and injector.came:
                 return {"ended": error_text(error)}
             return {"finding": explain(error, Stage.RESUME, run.config).to_json()}
-        return {"step": int(step), "metrics": scalars_in(Path(local))}
+        return {"metrics": scalars_in(Path(local))}
+
+    def _work(self, config: "GinConfig", data: "RunData", record: Path, local: Path, injector: Injector | None) -> None:
+        """Calls T5X's own function."""
+        import gin
+        from t5x import train as train_module
+
+        from t5x_harness.execute.record import Recorder
+
+        trainer_cls = config.build("trainer_cls")
+        watched = {} if trainer_cls is None else {"trainer_cls": Recorder(record, injector).watch(trainer_cls)}
+        gin.get_configurable(train_module.train)(**watched)
 
     def _announce(self, when: str) -> None:
         self._run.progress({"stage": Stage.RESUME.value, "fault": when})
 
-    def _tasks(self) -> Iterator[seqio.Task]:
-        """Yields the tasks of the run, which read stand-ins as those of the run's own stages do."""
+    def _data(self, config: "GinConfig") -> "RunData":
+        """Returns the data of the run, which reads stand-ins as that of the run's own stages does."""
+        from t5x_harness.execute.prepare import RunData
         from t5x_harness.resolve.datasets import roles_of, tasks_of
 
-        run = self._run
-        assert run.config is not None
-        assert run.standins is not None
-        for role in roles_of(run.config):
-            tasks = tasks_of(role)
-            run.standins.take_places(role.dataset, tasks)
-            yield from tasks
+        assert self._run.standins is not None
+        data = RunData(roles := roles_of(config), {role.parameter: tasks_of(role) for role in roles})
+        for role in roles:
+            self._run.standins.take_places(role.dataset, data.of_roles[role.parameter])
+        return data

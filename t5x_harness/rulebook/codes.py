@@ -30,6 +30,7 @@ RUN_CODES: Mapping[str, str] = {
     "RES06": "a restarted training leaves other checkpoints",
     "RES07": "a restarted training ends at another step",
     "RES08": "a fault that was ordered for a training cannot come",
+    "RES09": "an inference or evaluation that was interrupted and went on leaves other results",
     "RUN01": "T5X or a library stopped, and no rule knows why: the line that raised, and the bindings it is about",
     "RUN02": "a stage did none of its work, so that it proved nothing, or only a part of it",
     "RUN03": "the last checkpoint is not of the step that training ended at",

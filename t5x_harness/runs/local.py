@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Any
 from t5x_harness.google.server.settings import ServerError
 from t5x_harness.runs.model_dirs import claim_model_dir
 from t5x_harness.runtime.choice import RuntimeChoiceError, runtime_of
-from t5x_harness.spec import Fault, Finding, Location, Outcome, RunResult, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import (
+    Fault,
+    Finding,
+    Location,
+    Mode,
+    Moment,
+    Outcome,
+    RunResult,
+    RunSpec,
+    Severity,
+    Stage,
+    StageResult,
+)
 from t5x_harness.system.decode import decode_fields
 from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.upstream.t5x import T5XLacks
@@ -85,8 +97,8 @@ class LocalExecutor:
                 return self._compile_ahead(run)
             if stage is Stage.RESUME:
                 return self._resume(run)
-            if stage is Stage.TRAIN and Stage.RESUME in run.stages:
-                self._begin_restart(run, process)
+            if Stage.RESUME in run.stages and stage.value == (mode := _repeated_mode(run.spec)):
+                self._begin_restart(run, process, mode)
             answer = process.call(stage.value, timeout=self._timeout, on_progress=run.tell)
         except (WorkerError, ServerError) as error:
             self._is_broken = True
@@ -189,23 +201,26 @@ class LocalExecutor:
         described, compiler = self.aot(run)
         return compile_run(described, run.spec, compiler)
 
-    def _begin_restart(self, run: Run, process: RunProcess) -> None:
-        """Begins to end and restart the run's training, in processes of its own beside the stages from train on."""
+    def _begin_restart(self, run: Run, process: RunProcess, mode: Mode) -> None:
+        """Begins to end and restart what the run does, in processes of its own beside the stages from this one on."""
         from t5x_harness.resume.campaign import draw
         from t5x_harness.resume.repeater import Repeatable, Repeater
-        from t5x_harness.resume.restart import Restart
+        from t5x_harness.resume.restart import MOMENTS, Restart
 
         if isinstance(self._zygote, InProcess):
             return
         with contextlib.suppress(RunRaised):  # it cannot be prepared, which train reports
-            training = Repeatable.from_json(process.call("repeatable", timeout=self._timeout))
+            training = Repeatable.from_json(process.call("repeatable", timeout=self._timeout, mode=mode.value))
 
             def start(factory: str, folder: Path, spec: RunSpec, **argument: Any) -> RunProcess:
                 return self._start(factory, folder, spec, {}, **argument)
 
             repeater = Repeater(run.spec, training, start, run.workspace, self._timeout)
             wanted = run.spec.settings
-            faults = [Fault.from_text(wanted.preempt) if wanted.preempt else Fault()]
+            fault = Fault.from_text(wanted.preempt) if wanted.preempt else Fault()
+            if fault.during is Moment.STEP:  # the default
+                fault = dataclasses.replace(fault, during=MOMENTS[mode][0])
+            faults = [fault]
             if wanted.campaign is not None:
                 faults = draw(wanted.campaign, wanted.times, training)
             self._restart = Restart(repeater, faults)
@@ -250,6 +265,12 @@ class LocalExecutor:
             return failed
         said = self._google.said(self._google_env)
         return dataclasses.replace(failed, log_tail=f"{failed.log_tail}\n{said}".strip()) if said else failed
+
+
+def _repeated_mode(spec: RunSpec) -> Mode | None:
+    """Returns what the stage resume repeats: what the config does, or the inference with what it trains."""
+    fault = spec.settings.preempt
+    return Mode.INFER if fault and Fault.from_text(fault).during is Moment.INFER else spec.mode
 
 
 def _tail_of(log: Path) -> str:

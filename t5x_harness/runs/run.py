@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from t5x_harness.findings.silencing import split_silenced
-from t5x_harness.findings.work import judged, not_run, proved_nothing
+from t5x_harness.findings.work import GOING_ON, REPEATED, judged, not_run, proved_nothing
 from t5x_harness.gin.reading import bound_values, leave_modules_open, program_of
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.stage import lint_program, on_own_lines
@@ -343,6 +343,10 @@ def settled(results: Sequence[StageResult]) -> list[StageResult]:
         plan = stages[Stage.PLAN]
         left_open = tuple(each for each in plan.not_checked if each != TEMPORARIES_UNKNOWN)
         stages[Stage.PLAN] = dataclasses.replace(plan, not_checked=left_open)
+    inferred, resumed = stages.get(Stage.INFER), stages.get(Stage.RESUME)
+    if inferred is not None and resumed is not None and any(name == REPEATED for name, _ in resumed.facts):
+        left_open = tuple(each for each in inferred.not_checked if each != GOING_ON)
+        stages[Stage.INFER] = dataclasses.replace(inferred, not_checked=left_open)
     return [*stages.values()]
 
 

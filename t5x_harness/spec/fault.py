@@ -1,4 +1,4 @@
-"""A fault to order: the moment of a training at which its process is ended, and how."""
+"""A fault to order: the moment at which the process of a training, evaluation or inference is ended, and how."""
 
 import dataclasses
 import enum
@@ -13,17 +13,19 @@ _GRACE = 30.0
 
 
 class Moment(enum.StrEnum):
-    """What a training is doing when the fault comes.
+    """What a training, or an evaluation or inference, is doing when the fault comes.
 
     ``STEP``: it is about to take the batch of a step. ``SAVE``: it is writing the files of a checkpoint. ``COMMIT``:
-    the files are complete, and the checkpoint is about to get its name. ``EVAL``: it is about to evaluate. ``RESTORE``:
-    it has been restarted, and reads a checkpoint. ``COMPILE``: it has been restarted, and is about to compile its step.
+    the files are complete, and the checkpoint is about to get its name. ``EVAL``: it is about to evaluate. ``INFER``:
+    the model is about to predict a chunk of an inference. ``RESTORE``: it has been restarted, and reads a checkpoint.
+    ``COMPILE``: it has been restarted, and is about to compile its step.
     """
 
     STEP = "step"
     SAVE = "save"
     COMMIT = "commit"
     EVAL = "eval"
+    INFER = "infer"
     RESTORE = "restore"
     COMPILE = "compile"
 
@@ -52,7 +54,8 @@ class Fault(JsonValue):
     """A fault.
 
     Attributes:
-      at_step: the first step at which the moment counts; None for the step after the first checkpoint.
+      at_step: the first step, or chunk of an inference, at which the moment counts; None for the first one that has
+        something to go on from.
       during: the moment.
       how: how the process is ended.
       grace: the seconds until a process that was not ended at once is killed.

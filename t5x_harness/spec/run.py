@@ -149,7 +149,7 @@ class RunSettings(JsonValue):
     resume: bool = option(
         False,
         "train once more, kill the process on the way, restart it, and compare it with the training that ran through: "
-        "state, batches, metrics and files. In pytest an item of each train config",
+        "state, batches, metrics and files; or evaluate or infer so. In pytest an item of each config",
         "off",
         pytest=True,
         ini=True,
@@ -158,8 +158,8 @@ class RunSettings(JsonValue):
     )
     preempt: str | None = option(
         None,
-        "how the stage resume, which this turns on, ends the training: during=step, save, commit, eval, restore or "
-        "compile; how=kill, term, stop or gil; at_step=N; grace=SECONDS until it is killed. Such as "
+        "how the stage resume, which this turns on, ends the training: during=step, save, commit, eval, infer, restore "
+        "or compile; how=kill, term, stop or gil; at_step=N; grace=SECONDS until it is killed. Such as "
         "during=save,how=term",
         "by SIGKILL, one step after the first checkpoint",
         pytest=True,

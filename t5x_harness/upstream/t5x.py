@@ -101,6 +101,32 @@ def before_restoring(utils: ModuleType, prepare: Callable[[str, Mapping[str, Any
     setattr(utils, RESTORING, restore)
 
 
+def before_inferring(utils: ModuleType, prepare: Callable[[Any], None]) -> None:
+    """Makes eval and infer call a function with each dataset before the model runs over it.
+
+    Args:
+      utils: the imported ``t5x.utils``.
+      prepare: takes the dataset.
+
+    Raises:
+      T5XLacks: it has no such function.
+    """
+    original = _find(utils, INFERRING, "sees what is evaluated and inferred")
+
+    @functools.wraps(original)
+    def make(*args: Any, **options: Any) -> Any:
+        infer = original(*args, **options)
+
+        @functools.wraps(infer)
+        def prepared(dataset: Any, *rest: Any, **more: Any) -> Any:
+            prepare(dataset)
+            return infer(dataset, *rest, **more)
+
+        return prepared
+
+    setattr(utils, INFERRING, make)
+
+
 class Observed:
     """Observations of eval and infer.
 

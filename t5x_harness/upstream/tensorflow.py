@@ -1,6 +1,9 @@
 """Private names of TensorFlow that concern how it runs input pipelines and whether it has started."""
 
+import functools
+import importlib
 import sys
+from collections.abc import Callable
 from typing import Any
 
 NATIVE_FILES = "tensorflow.python.lib.io._pywrap_file_io"
@@ -34,6 +37,30 @@ def disable_graph_optimization() -> None:
     # There is no public option for all pipelines. Each iterator calls this method.
     if hasattr(dataset_ops.DatasetV2, "_apply_debug_options"):
         dataset_ops.DatasetV2._apply_debug_options = as_it_is
+
+
+def watch_files(opened: Callable[[str, bool], None], renamed: Callable[[str], None]) -> None:
+    """Makes ``tf.io.gfile``, which T5X and orbax use for buckets, call functions before it opens and renames files.
+
+    Args:
+      opened: takes the path, and whether the file is opened to be written.
+      renamed: takes the new path.
+    """
+    files = importlib.import_module(NATIVE_FILES)
+
+    def watch(name: str, call: Callable[..., None]) -> None:
+        original = getattr(files, name)
+
+        @functools.wraps(original)
+        def watched(*args: Any) -> Any:
+            call(*(arg.decode() if isinstance(arg, bytes) else arg for arg in args))
+            return original(*args)
+
+        setattr(files, name, watched)
+
+    watch("WritableFile", lambda path, mode: opened(path, True))
+    watch("BufferedInputStream", lambda path, *_: opened(path, False))
+    watch("RenameFile", lambda source, target, *_: renamed(target))
 
 
 def has_started() -> bool:

@@ -72,7 +72,7 @@ def test_without_the_position_of_the_data_it_is_said_what_cannot_repeat(resumed:
     ("fault", "says", "step"),
     [
         ("save", "by kill, while checkpoint_2 was written, with checkpoint_0", 0),
-        ("commit", "by kill, when checkpoint_2 was about to get its name, with checkpoint_0", 0),
+        ("commit", "by kill, when checkpoint_2 was about to become complete, with checkpoint_0", 0),
         ("at_step=3,how=term", "by term, before the batch of step 4 was taken, with checkpoint_0, checkpoint_2", 2),
         ("how=stop", "by stop, before the batch of step 4 was taken, with checkpoint_0, checkpoint_2", 2),
         ("how=gil,grace=1", "by gil, before the batch of step 4 was taken, with checkpoint_0, checkpoint_2", 2),
@@ -101,6 +101,60 @@ def test_an_evaluation_that_was_killed_is_lost(resumed: Resumed) -> None:
     assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
     lost = "the evaluation at step 2: T5X saves before it evaluates, and does not repeat it"
     assert dict(result.facts)["lost"] == lost
+
+
+@pytest.mark.journey
+def test_an_inference_goes_on_after_its_last_chunk(backend: Backend, infer_text: str) -> None:
+    made = backend(infer_text, resume=True)
+    made.passed(Stage.RESOLVE, Stage.PLAN, Stage.INFER)
+    result = made.passed(Stage.RESUME)
+    assert (result.findings, result.not_checked, result.exercised) == ((), (), 1)
+    assert dict(result.facts) == {
+        "ended": "by kill, when the model had run 1 times",
+        "went on from": "chunk 1 of 2; 0 made twice",
+        "results": "16 lines of 2 files and 0 scalars, equal",
+    }
+
+
+NUMBERED = """
+import json
+
+number = 0
+
+
+def write(path, inferences, task_ds, mode, vocabulary=None):
+    global number
+    with open(path, "w") as file:
+        for _ in task_ds:
+            number += 1
+            file.write(json.dumps({"inputs": {}, "number": number}) + "\\n")
+"""
+
+
+@pytest.mark.journey
+def test_an_inference_that_counts_in_its_process_is_named(backend: Backend, infer_text: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(NUMBERED)
+    made = backend(f"{infer_text}import mine\ninfer_script.infer.write_fn = @mine.write\n", preempt="how=term")
+    made.passed(Stage.RESOLVE, Stage.PLAN, Stage.INFER)
+    error = only(made.stage(Stage.RESUME))
+    assert error.code == "RES09"
+    assert "line 9 of ref_reverse-predict.jsonl-00000-of-00001 is another one" in error.message
+
+
+@pytest.mark.journey
+def test_an_evaluation_is_made_again(backend: Backend, eval_text: str) -> None:
+    made = backend(f"{eval_text}CHECKPOINT_PATH = 'gs://nowhere/model/checkpoint_1234'\n", resume=True)
+    made.passed(Stage.RESOLVE, Stage.PLAN, Stage.EVAL)
+    facts = dict(made.passed(Stage.RESUME).facts)
+    assert facts["went on from"] == "pass of the model 0 of 2; 0 made twice; T5X keeps no part of an evaluation"
+    assert facts["results"] == "10 lines of 3 files and 2 scalars, equal"
+
+
+@pytest.mark.journey
+def test_the_inference_with_a_trained_checkpoint_goes_on(resumed: Resumed) -> None:
+    result = resumed(preempt="infer")
+    assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
+    assert dict(result.facts)["went on from"] == "chunk 1 of 2; 0 made twice"
 
 
 @pytest.mark.journey

@@ -5,13 +5,24 @@ import dataclasses
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resume.campaign import FaultOutcome, draw, summarize
 from t5x_harness.resume.repeater import Repeatable
-from t5x_harness.spec import Ending, Fault, Moment, Stage
+from t5x_harness.spec import Ending, Fault, Mode, Moment, Stage
 
 TRAINING = Repeatable(
-    bindings=(), output="", address="", local="", is_in_bucket=False, standins="", embedding_rows=None, data_axis=1,
-    examples=None, first_step=10, last_step=20, saves=(15, 20), evals=(12, 20), record="", saves_dataset=True,
-    save_dtype="", hardware_rng=False,
-)  # fmt: skip
+    mode=Mode.TRAIN,
+    bindings=(),
+    output="",
+    address="",
+    local="",
+    is_in_bucket=False,
+    standins="",
+    embedding_rows=None,
+    data_axis=1,
+    examples=None,
+    first_step=10,
+    last_step=20,
+    saves=(15, 20),
+    evals=(12, 20),
+)
 
 
 def test_a_seed_draws_the_same_faults_again() -> None:
@@ -28,6 +39,7 @@ def test_each_fault_can_come_to_the_training() -> None:
         **dict.fromkeys((Moment.STEP, Moment.RESTORE, Moment.COMPILE), every),
         Moment.SAVE: {15, 20},
         Moment.COMMIT: {15, 20},
+        Moment.INFER: set(),
         Moment.EVAL: {12},  # after the evaluation at the last step, no step is left to compare
     }
     assert {fault.how for fault in faults} == {*Ending}
@@ -37,6 +49,15 @@ def test_each_fault_can_come_to_the_training() -> None:
 def test_moments_that_a_training_lacks_are_not_drawn() -> None:
     faults = draw(0, 200, dataclasses.replace(TRAINING, saves=(), evals=()))
     assert {fault.during for fault in faults} == {Moment.STEP, Moment.COMPILE}
+
+
+def test_an_inference_and_an_evaluation_have_moments_of_their_own() -> None:
+    inference = dataclasses.replace(TRAINING, mode=Mode.INFER, first_step=0, last_step=2, saves=(), evals=())
+    faults = draw(0, 200, inference)
+    assert {fault.during for fault in faults} == {Moment.INFER, Moment.SAVE, Moment.COMMIT, Moment.RESTORE}
+    assert {fault.at_step for fault in faults} == {0, 1}
+    evaluation = dataclasses.replace(inference, mode=Mode.EVAL, last_step=1)
+    assert {fault.during for fault in draw(0, 200, evaluation)} == {Moment.EVAL, Moment.RESTORE}
 
 
 def test_a_mistake_is_reported_with_the_fault_that_shows_it() -> None:
