@@ -194,7 +194,7 @@ def achieved(result: RunResult) -> list[str]:
 
 
 def faults_of(result: RunResult) -> list[str]:
-    """Returns what came of each fault of a campaign, and of all of them."""
+    """Returns the result of each fault of a campaign, and of all of them."""
     facts = (fact for stage in result.stages if stage.stage is Stage.RESUME for fact in stage.facts)
     return [text for name, text in facts if name.startswith("fault ") or name == "campaign"]
 

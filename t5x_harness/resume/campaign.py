@@ -1,4 +1,4 @@
-"""A campaign: faults that a seed draws, each brought to the same training, and what came of them in a line each."""
+"""A campaign: faults that a seed draws, each brought to the same training, and the result of each in a line."""
 
 import dataclasses
 import random
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.resume.repeater import Repeatable
-from t5x_harness.resume.restart import MOMENTS
+from t5x_harness.resume.restart import FIRST_RESTART, MOMENTS
 from t5x_harness.spec import Ending, Fault, Finding, Mode, Moment, Severity
 
 _GRACE = 1.0
@@ -51,17 +51,19 @@ def _drawn(chance: random.Random, steps: dict[Moment, Sequence[int]]) -> Fault:
 
 @dataclasses.dataclass(frozen=True)
 class FaultOutcome:
-    """What came of one fault.
+    """The result of one fault.
 
     Attributes:
       fault: the fault.
       report: what was found.
-      lost: the number of steps that were trained twice.
+      lost: the number of units that were made twice.
+      unit: what is lost: steps of a training, or chunks of an inference.
     """
 
     fault: Fault
     report: StageReport
     lost: int = 0
+    unit: str = "step"
 
     @property
     def failed(self) -> bool:
@@ -70,15 +72,18 @@ class FaultOutcome:
 
     @property
     def line(self) -> str:
-        """The fault, as it can be ordered again, and what came of it."""
+        """The fault, as it can be ordered again, and its result."""
         return f"{self.fault}: {self}"
 
     def __str__(self) -> str:
         errors = [finding.code for finding in self.report.findings if finding.severity is Severity.ERROR]
         others = [finding.code for finding in self.report.findings if finding.severity is not Severity.ERROR]
         parts = list(dict.fromkeys(errors or others)) or (["not compared"] if self.report.not_checked else ["equal"])
-        parts += [f"lost {self.lost} step{'s' * (self.lost != 1)}"] if self.lost else []
-        parts += ["lost an evaluation"] if any("the evaluation" in text for name, text in self.report.facts) else []
+        parts += [f"lost {self.lost} {self.unit}{'s' * (self.lost != 1)}"] if self.lost else []
+        facts = dict(self.report.facts)
+        parts += ["lost an evaluation"] if "the evaluation" in facts.get("lost", "") else []
+        parts += ["lost metrics (CKP26)"] if "CKP26" in facts.get("lost", "") else []
+        parts += ["second restart (CKP26)"] if FIRST_RESTART in facts else []
         return ", ".join(parts)
 
 

@@ -74,6 +74,9 @@ class Restart(Closing):
                 outcome.set_exception(error)
 
 
+FIRST_RESTART = "the first restart"
+"""The fact that only the second restart goes on, as in a bucket after an interrupted save (CKP26)."""
+
 MOMENTS: Mapping[Mode, Sequence[Moment]] = {
     Mode.TRAIN: tuple(moment for moment in Moment if moment is not Moment.INFER),
     Mode.EVAL: (Moment.EVAL, Moment.RESTORE),
@@ -113,6 +116,10 @@ def _restarted(repeater: Repeater, done: Restarted) -> Restarted:
     if unfinished := repeater.unfinished(done.name):
         done.facts.append(("left unfinished", ", ".join(unfinished)))
     done.end = repeater.train(done.name)
+    if done.end.finding is not None and unfinished and training.is_in_bucket:
+        # T5X's own: it takes the unfinished checkpoint for one, and has removed it when it starts for the second time.
+        done.facts.append((FIRST_RESTART, f"died: {done.end.finding.message}"))
+        done.end = repeater.train(done.name)
     done.finding = done.end.finding
     return done
 

@@ -29,7 +29,7 @@ def compare_run(
       spec: the run.
       restart: the training.
       metrics: the scalars that the run's own training wrote, by tag and step.
-      tell: is called with the number of each fault of a campaign, and with what came of it.
+      tell: is called with the number of each fault of a campaign, and with its result.
 
     Raises:
       WorkerError: a process ended without a fault; in a campaign, that is a finding.
@@ -90,7 +90,7 @@ class Comparer:
             resumed_results = self._read(restarted.name, restarted.end)
             repeat = functools.partial(self._results, "again")
             lost = compare_results(self._results("reference"), resumed_results, training.mode, repeat, report)
-            return FaultOutcome(restarted.fault, report, lost)
+            return FaultOutcome(restarted.fault, report, lost, "chunk")
         resumed = repeater.history(restarted.name)
         if not self._reference.lives or not resumed.lives:
             report.unproved = (

@@ -235,7 +235,7 @@ class LocalExecutor:
         run.tell({"stage": Stage.RESUME.value})
 
         def tell(number: int, outcome: str) -> None:
-            """Reports what came of one fault of a campaign."""
+            """Reports the result of one fault of a campaign."""
             of = len(restart.faults)
             run.tell({"stage": Stage.RESUME.value, "step": number, "of": of, "note": outcome})
 

@@ -66,7 +66,7 @@ class Stage(enum.StrEnum):
     TRAIN = "train", "steps trained", Mode.TRAIN
     EVAL = "eval", "examples evaluated", Mode.TRAIN, Mode.EVAL
     INFER = "infer", "lines inferred", Mode.TRAIN, Mode.INFER
-    RESUME = "resume", "steps trained, or batches evaluated or inferred, after a restart", *Mode
+    RESUME = "resume", "steps, chunks or passes after a restart", *Mode
 
     @property
     def executes(self) -> bool:

@@ -25,7 +25,10 @@ def test_a_fault_is_read_as_it_is_written(text: str, fault: Fault) -> None:
     ("text", "says"),
     [
         ("lunch", "during must be one of step, save, commit, eval, infer, restore, compile, not 'lunch'"),
-        ("savee", "during must be one of step, save, commit, eval, infer, restore, compile, not 'savee'; did you mean save?"),
+        (
+            "savee",
+            "during must be one of step, save, commit, eval, infer, restore, compile, not 'savee'; did you mean sav",
+        ),
         ("how=sigkill", "how must be one of kill, term, stop, gil, not 'sigkill'"),
         ("at_step=-1", "at_step must be a whole number from 0 up, not -1"),
         ("at_step=2.5", "at_step must be a whole number from 0 up, not 2.5"),
