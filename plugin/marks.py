@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from t5x_harness.fixtures.runs import fail_at_marker, fault_of, slice_name, written
+from t5x_harness.fixtures.runs import fail_at_marker, fault_of, hosts_of, slice_name, written
 from t5x_harness.promotion.marker import AOT, SMOKE, TPU, ResourcesError, TpuResources
 from t5x_harness.settings.auxiliary import Auxiliary
 
@@ -93,6 +93,7 @@ def check(item: pytest.Item) -> None:
         )
     if (named := slice_name(item)) is not None and (fault := _contradiction(item, "slice") or no_slice(named)):
         fail_at_marker(item, "slice", f"@pytest.mark.slice: {fault}")
+    hosts_of(item)
     fault_of(item)
     if item.get_closest_marker(TPU) is not None:
         try:

@@ -24,7 +24,7 @@ from t5x_harness.settings.command_line import add_option, from_environment
 from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.options import RUNS
 from t5x_harness.settings.project import find_project
-from t5x_harness.slices.slice import SliceError, get_slice
+from t5x_harness.slices.slice import Slice, SliceError, get_slice, slices_of_hosts
 from t5x_harness.spec import DEFAULT_SLICE, RuntimeChoice
 from t5x_harness.variables import MODE_VARIABLE, PATCH_VARIABLE, ROOT_VARIABLE, TPU_NUMERICS_VARIABLE
 
@@ -37,6 +37,7 @@ examples:
                                                   any Google client, and no slice; buckets lie in cloud/buckets
   t5x-harness exec --google-root=cloud --gcs-paths=fuse -- python train.py --model_dir=/gcs/bucket/run
                                                   the same buckets at /gcs, as Cloud Storage FUSE shows them
+  t5x-harness exec --hosts=4 -- bash start.sh     on each of 4 hosts of a pod (v3-32), with its own devices
   t5x-harness exec --network=forbid -- python train.py
                                                   does it need anything beyond this machine?
 
@@ -52,10 +53,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``exec`` to a parser."""
     parser.add_argument(
         "--slice",
-        default=DEFAULT_SLICE,
         metavar="NAME",
         help="TPU slice to emulate, by name or topology; none leaves the devices as they are "
         f"(default: {DEFAULT_SLICE})",
+    )
+    parser.add_argument(
+        "--hosts",
+        nargs="?",
+        const=0,
+        type=int,
+        metavar="N",
+        help="run the command once for each host of the slice, as with one ssh a worker: each with its devices, joined "
+        "by jax.distributed; N chooses a slice with that many hosts if none is named. All end when one fails",
     )
     add_option(parser, "python_path")
     add_option(parser, "runtime")
@@ -129,6 +138,8 @@ def main(args: argparse.Namespace) -> int:
             environment = {name: value for name, value in {**environment, **changes}.items() if value is not None}
     except _Refused as refused:
         return _failed(*refused.args)
+    if args.hosts is not None:
+        return _on_hosts(words, environment, args)
     # Otherwise, Python's buffers would be lost with the process.
     sys.stdout.flush()
     sys.stderr.flush()
@@ -138,6 +149,44 @@ def main(args: argparse.Namespace) -> int:
         return _failed(f"{command[0]}: command not found", _NOT_FOUND)
     except OSError as error:
         return _failed(f"{command[0]}: cannot be run: {error.strerror or error}", _NOT_EXECUTABLE)
+
+
+def _on_hosts(words: Sequence[str], environment: Mapping[str, str], args: argparse.Namespace) -> int:
+    from t5x_harness.pods.programs import run_on_hosts
+    from t5x_harness.pods.start import PodRefused
+
+    try:
+        slice_ = _slice(args)
+        if slice_ is None:
+            return _failed("--hosts: name the slice whose hosts run the command, not none", USAGE)
+        return run_on_hosts(words, environment, slice_)
+    except PodRefused as refused:
+        return _failed(f"--hosts: {refused}; {refused.fix}", USAGE)
+
+
+def _slice(args: argparse.Namespace) -> Slice | None:
+    """Returns the slice to emulate, or None for none.
+
+    Raises:
+      SliceError: there is no such slice, or it has another number of hosts.
+    """
+    if args.slice == "none":
+        return None
+    if not args.hosts:
+        return get_slice(args.slice or DEFAULT_SLICE)
+    fitting = slices_of_hosts(args.hosts)
+    if args.slice is None:
+        of_default = [each for each in fitting if each.generation is get_slice(DEFAULT_SLICE).generation]
+        if not fitting:
+            raise SliceError(f"--hosts={args.hosts}: no slice has {args.hosts} hosts")
+        return (of_default or fitting)[0]
+    slice_ = get_slice(args.slice)
+    if slice_.hosts != args.hosts:
+        near = f"; {', '.join(each.name for each in fitting[:3])} have {args.hosts}" if fitting else ""
+        raise SliceError(
+            f"--hosts={args.hosts}: {slice_.name} has {slice_.hosts} host{'s' * (slice_.hosts != 1)}{near}"
+        )
+    return slice_
 
 
 def _of_guides(command: Sequence[str]) -> str | None:
@@ -157,7 +206,7 @@ def _of_guides(command: Sequence[str]) -> str | None:
 
 def _environment(args: argparse.Namespace) -> dict[str, str]:
     try:
-        slice_ = get_slice(args.slice) if args.slice != "none" else None
+        slice_ = _slice(args)
         project = project_of(args)
         given = [each.strip() for text in args.python_path for each in text.split(",") if each.strip()]
         folders = [*map(os.path.abspath, given), *find_project(Path.cwd()).python_path]

@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.command_line import as_t5x
-from t5x_harness.execute.output import RunOutput, empty, not_written_to
+from t5x_harness.execute.numerics import note_numerics
+from t5x_harness.execute.output import RECORD, RunOutput, empty, not_written_to
 from t5x_harness.execute.untaken import untaken
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import GinConfig, parse
@@ -21,9 +23,16 @@ from t5x_harness.plan.checkpoint_source import restored_paths
 from t5x_harness.runtime.choice import Runtime, activate, runtime_of
 from t5x_harness.runtime.compile_cache import compile_cheaply
 from t5x_harness.slices.devices import force_cpu_devices
+from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, RunSpec, Severity, Stage
-from t5x_harness.upstream.jax import Contractions, JaxLacksRules, lowered, use_tpu_numerics
+from t5x_harness.upstream.jax import (
+    JaxLacksRules,
+    compile_on_first_host,
+    join_pod_when_needed,
+    lowered,
+    use_tpu_numerics,
+)
 from t5x_harness.upstream.short_run import configure_for_short_run
 from t5x_harness.upstream.t5x import install_mesh
 
@@ -35,12 +44,6 @@ if TYPE_CHECKING:
     from t5x_harness.standins.run import StandIns
 
 Progress = Callable[[dict[str, Any]], None]
-
-_APPROXIMATE = (
-    "the TPU's own numbers: --tpu-numerics rounds the operands of float32 matrix products as a TPU does; the order of "
-    "sums and functions such as exp are the CPU's"
-)
-_OR_PRECISION = "; if it is finite without --tpu-numerics, a matrix product in the model needs precision='highest'"
 
 _MODELS = 8
 """The number of model methods that share their steps; the process of one run rarely has two."""
@@ -65,11 +68,16 @@ def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution
     slice_ = get_slice(spec.slice)
     if not spec.settings.exact_numerics:
         compile_cheaply()
-    force_cpu_devices(slice_.num_devices)
+    pod = Pod.from_environment(os.environ)
+    if pod is not None:
+        join_pod_when_needed(pod)
+        compile_on_first_host()
+    force_cpu_devices(slice_.num_devices // (pod.processes if pod else 1))
     install_mesh(slice_)
     configure_for_short_run()
     share_steps()
-    return Execution(spec, Path(argument["workspace"]).absolute(), runtime, str(argument.get("log", "")), progress)
+    log = str(argument.get("log", ""))
+    return Execution(spec, Path(argument["workspace"]).absolute(), runtime, log, progress, pod)
 
 
 def share_steps() -> None:
@@ -91,29 +99,6 @@ def share_steps() -> None:
         return kept(infer_step) if inspect.ismethod(infer_step) else make(infer_step)
 
     inference.step_with_indices = shared
-
-
-def note_numerics(report: StageReport, found: Contractions) -> None:
-    """Reports the numerics of a run that rounds as a TPU does.
-
-    Args:
-      report: the report of a stage that executed steps.
-      found: the matrix products of the run so far.
-    """
-    if found.rounded:
-        text = f"as on a TPU: float32 operands of {found.rounded} matrix products rounded to bfloat16"
-    else:
-        text = "as on a TPU, where nothing is rounded: no matrix product of float32 has default precision"
-    if found.exact:
-        text += f"; {found.exact} left in float32, as their precision asks for it"
-    if found.of_vectors:
-        text += f"; {found.of_vectors} by a vector left in float32, as a TPU has them"
-    report.fact("numerics", text)
-    report.not_checked.append(_APPROXIMATE)
-    report.findings = [
-        dataclasses.replace(finding, fix=f"{finding.fix}{_OR_PRECISION}") if finding.code == "RUN04" else finding
-        for finding in report.findings
-    ]
 
 
 class CannotGoOn(Exception):
@@ -144,7 +129,8 @@ class Execution:
 
     Attributes:
       spec: the run.
-      workspace: its folder.
+      workspace: its folder, which the hosts of a pod share.
+      pod: the place of this process among the hosts of a pod; None if it is alone.
       runtime: the T5X that runs.
       slice: the slice whose mesh it has.
       progress: the function that receives its progress events while it works.
@@ -158,9 +144,18 @@ class Execution:
       small: the run as it is executed; None if nothing was prepared for execution.
     """
 
-    def __init__(self, spec: RunSpec, workspace: Path, runtime: Runtime, log: str, progress: Progress) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        workspace: Path,
+        runtime: Runtime,
+        log: str,
+        progress: Progress,
+        pod: Pod | None = None,
+    ) -> None:
         self.spec = spec
         self.workspace = workspace
+        self.pod = pod
         self.runtime = runtime
         self.progress = progress
         self.slice = get_slice(spec.slice)
@@ -206,6 +201,9 @@ class Execution:
         except Exception as error:  # anything that the user's code, Gin, SeqIO or T5X raises is this run's result
             log_traceback(error)
             stopped = error
+        if stopped is None and stage.executes and not self.leads:
+            # The first host writes the files and computes the metrics, and so it alone judges them.
+            report.findings, report.exercised, report.unproved = [], 1, ""
         if stopped is None and stage in (Stage.RESOLVE, Stage.PLAN) and not report.failed:
             stopped = self._error_of_t5x(report)
         # After the except block: otherwise the exception would be the context of any error that T5X raises when asked.
@@ -232,10 +230,10 @@ class Execution:
         from t5x_harness.resolve.datasets import Registrations
         from t5x_harness.standins.run import StandIns, rows_in_text
 
-        self.workspace.mkdir(parents=True, exist_ok=True)
+        self.own_folder.mkdir(parents=True, exist_ok=True)
         if self.spec.settings.tfds_data_dir:
             seqio.set_tfds_data_dir_override(self.spec.settings.tfds_data_dir)
-        folder, rows = standins or (self.workspace / "standin", rows_in_text(self._read_program()))
+        folder, rows = standins or (self.own_folder / "standin", rows_in_text(self._read_program()))
         self.standins = StandIns(self.spec, folder, rows)
         self.standins.install()
         registrations = Registrations.record()
@@ -263,6 +261,7 @@ class Execution:
           in_bucket: whether that checkpoint may be written to the exact bucket path that the config names.
           steps: the train steps of a shrunk run; None for a few.
         """
+        from t5x_harness.execute.hosts import wait_for_hosts
         from t5x_harness.execute.prepare import prepare
 
         if self._early is not None and report is not self._early:
@@ -274,11 +273,16 @@ class Execution:
             plan = self.plan_or_stop()
             assert self.resolved is not None
             report.changes += self.sandboxed
-            empty(self.written, restored_paths(self.resolved.config))
+            if self.leads:
+                empty(self.written, restored_paths(self.resolved.config))
             if doubt := not_written_to(self.resolved.config, self.written):
                 report.not_checked.append(doubt)
             sized = spec or self.spec
-            self.small = prepare(self.resolved, plan, sized, self.workspace, report, in_bucket=in_bucket, steps=steps)
+            self.small = prepare(
+                self.resolved, plan, sized, self.workspace, report, self.pod, in_bucket=in_bucket, steps=steps
+            )
+            if self.pod is not None:
+                wait_for_hosts("prepared")
         return self.small
 
     def prepare_early(self) -> PreparedRun:
@@ -298,6 +302,16 @@ class Execution:
         return self.small
 
     @property
+    def leads(self) -> bool:
+        """Whether this process is the only one, or the first host of a pod."""
+        return self.pod is None or self.pod.index == 0
+
+    @property
+    def own_folder(self) -> Path:
+        """The folder for what each host of a pod makes for itself; the workspace of a process that is alone."""
+        return self.workspace if self.pod is None else self.workspace / f"host-{self.pod.index}"
+
+    @property
     def written(self) -> RunOutput:
         """The folder that the run writes into; known once the config is parsed."""
         assert self.output is not None
@@ -306,7 +320,7 @@ class Execution:
     @property
     def recorded(self) -> Path:
         """The file that the training is recorded in, if the run is going to repeat it."""
-        return self.workspace / Stage.RESUME.value / "reference.jsonl"
+        return self.workspace / RECORD
 
     def trained_checkpoint(self) -> str:
         """Returns the last checkpoint that training wrote.
@@ -341,7 +355,7 @@ class Execution:
             return None
         if passed_through_t5x(error) and not is_own:
             return finding
-        if (said := error_of_t5x(self.config, self.workspace / "asked")) is not None:
+        if (said := error_of_t5x(self.config, self.own_folder / "asked")) is not None:
             return explain(said, report.stage, self.config)
         return (explain_misfit(error, report.stage, self.config) if is_own else None) or finding
 
@@ -359,7 +373,7 @@ class Execution:
             return None
         from t5x_harness.execute.asking import error_of_programs, error_of_t5x
 
-        error = error_of_t5x(self.config, self.workspace / "asked")
+        error = error_of_t5x(self.config, self.own_folder / "asked")
         return error or (error_of_programs(planned) if planned else None)
 
     def _read_program(self) -> GinProgram:

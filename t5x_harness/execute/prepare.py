@@ -18,6 +18,7 @@ from t5x_harness.plan.state_shapes import StateShapes, model_inputs, state_shape
 from t5x_harness.resolve.datasets import DataRole, registered_name, roles_of, vocabulary_ids
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.slices.mesh import mesh_text
+from t5x_harness.slices.pod import Pod
 from t5x_harness.spec import Change, Changed, Mode, Reason, RunSpec
 from t5x_harness.upstream.t5x import install_mesh
 
@@ -116,6 +117,7 @@ def prepare(
     spec: RunSpec,
     workspace: Path,
     report: StageReport,
+    pod: Pod | None = None,
     *,
     in_bucket: bool = True,
     steps: int | None = None,
@@ -128,6 +130,7 @@ def prepare(
       spec: the run to execute.
       workspace: the run's folder, where stand-ins are written.
       report: the report of the first stage that executes, which receives the changes.
+      pod: the place of this process among the hosts of a pod, which all prepare the run; None if it is alone.
       in_bucket: whether a stand-in for a checkpoint is in this run's buckets at the path that the config names; else
         it is in the run's folder, and the path is rebound.
       steps: the train steps of a shrunk run; None for a few.
@@ -136,7 +139,7 @@ def prepare(
       Exception: the shrunk model cannot be built.
     """
     config = full.config
-    if not (spec.settings.full_size or spec.settings.full_mesh):
+    if not (spec.settings.full_size or spec.settings.full_mesh or pod):
         _take_few_devices(plan, report)
     partitioner = config.build("partitioner")
     axes = sizes.Axes(plan.mesh["data"], plan.mesh["model"], partitioner.mesh.shape["data"])
@@ -155,7 +158,7 @@ def prepare(
     inputs = model_inputs(model, lengths, role.dataset.batch_size, role.dataset.pack and training)
     shapes = state_shapes(model, partitioner, inputs, with_optimizer=model.optimizer_def is not None)
     if start.path:
-        made = StartMaker(config, start, first, plan.shapes, shapes, partitioner, spec)
+        made = StartMaker(config, start, first, plan.shapes, shapes, partitioner, spec, pod)
         made.provide(workspace, report, in_bucket=in_bucket)
     examples = None if spec.settings.full_size else max(r.dataset.batch_size for r in roles)
     if examples:

@@ -6,14 +6,25 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-import jax
 import numpy as np
 from flax import traverse_util
 
+from t5x_harness.execute.hosts import own_rows, whole
+from t5x_harness.slices.pod import Pod
 from t5x_harness.upstream.t5x import watch_batches
 
 _BYTES = 8
 """The length of a digest. Two rows of a training have the same by chance about once in 2**64 / rows**2 trainings."""
+
+
+def record_of(file: Path, pod: Pod | None) -> Path:
+    """Returns the file in which one host of a pod records its part of a training.
+
+    Args:
+      file: the file of the first host, or of a process that is alone.
+      pod: the host's place; None for a process that is alone.
+    """
+    return file if pod is None or pod.index == 0 else file.with_suffix(f".host-{pod.index}{file.suffix}")
 
 
 class Observer(Protocol):
@@ -32,20 +43,23 @@ class Observer(Protocol):
 class Recorder:
     """Records the batches and the states of a training.
 
-    Each line of the file is a JSON object. ``{"began", "state"}`` is the state that the trainer was given,
-    ``{"step", "rows"}`` a batch that it took at this step, and ``{"reached", "state"}`` the state after a call of its
-    train loop. ``rows`` has a digest of each example of the batch that this process holds, and ``state`` a digest and
-    the Euclidean norm of each array.
+    Each line of the file is a JSON object. ``{"life", "shard", "began", "state"}`` is the state that the trainer was
+    given, with the number of the process and that of the part of the data that this host reads, ``{"step", "rows"}`` a
+    batch that it took at this step, and ``{"reached", "state"}`` the state after a call of its train loop. ``rows`` has
+    a digest of each example of the batch that this process holds, and ``state`` a digest and the Euclidean norm of each
+    array.
 
     Args:
       file: the file, which is appended to, as a process that goes on with a training writes into the same one.
       observer: an object that is called at moments of the training; None for none.
+      life: how many processes have begun this training, including this one.
     """
 
-    def __init__(self, file: Path, observer: Observer | None = None) -> None:
+    def __init__(self, file: Path, observer: Observer | None = None, life: int = 1) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         self._file = file.open("a", encoding="utf-8", buffering=1)  # each line is written as it ends
         self._observer = observer
+        self._life = life
         self._step = 0
 
     def watch(self, trainer_cls: Any) -> Callable[..., Any]:
@@ -65,7 +79,8 @@ class Recorder:
                     return summary
 
                 trainer.train = recorded
-            self._write({"began": int(trainer.train_state.step), "state": digests(trainer.train_state)})
+            began, state = int(trainer.train_state.step), digests(trainer.train_state)
+            self._write({"life": self._life, "shard": _shard_of(kwargs), "began": began, "state": state})
             return trainer
 
         return make
@@ -80,6 +95,12 @@ class Recorder:
 
     def _write(self, line: Mapping[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
+
+
+def _shard_of(arguments: Mapping[str, Any]) -> int:
+    """Returns the number of the part of the data that this host reads, given the arguments of a trainer."""
+    partitioner = arguments.get("partitioner")
+    return 0 if partitioner is None else int(partitioner.get_data_layout().shard_id)
 
 
 def _observe(trainer: Any, observer: Observer) -> None:
@@ -103,7 +124,7 @@ def rows_of(batch: Mapping[str, Any]) -> list[str]:
     Args:
       batch: arrays of shape [examples, ...] by feature; global arrays count with the rows that this process holds.
     """
-    parts = [_rows(batch[name]) for name in sorted(batch)]
+    parts = [own_rows(batch[name]) for name in sorted(batch)]
     return [_digest(part[row] for part in parts) for row in range(len(parts[0]) if parts else 0)]
 
 
@@ -111,11 +132,11 @@ def digests(state: Any) -> dict[str, list[Any]]:
     """Returns the digest and the Euclidean norm of each array of a train state, by its path.
 
     Args:
-      state: a ``TrainState``. Of an array that several processes hold, the part of this process counts. A single whole
-        number counts without its dtype and shape: T5X restores the step as a float32.
+      state: a ``TrainState``. In a pod, all hosts must call this. A single whole number counts without its dtype and
+        shape: T5X restores the step as a float32.
     """
     flat: dict[str, Any] = traverse_util.flatten_dict(dict(state.state_dict()), sep="/")
-    values = {path: _local(value) for path, value in flat.items() if hasattr(value, "shape")}
+    values = {path: whole(value) for path, value in flat.items() if hasattr(value, "shape")}
     return {path: [_digest([_plain(value)]), _norm(value)] for path, value in values.items()}
 
 
@@ -137,19 +158,3 @@ def _norm(value: np.ndarray[Any, Any]) -> float:
     if not np.issubdtype(value.dtype, np.number) and value.dtype.kind != "V":  # bfloat16 is of kind V
         return 0.0
     return float(np.linalg.norm(value.astype(np.float64).reshape(-1)))
-
-
-def _local(value: Any) -> np.ndarray[Any, Any]:
-    """Returns an array, or the values of a global array that this process holds, as a vector of its shards in order."""
-    if not isinstance(value, jax.Array) or value.is_fully_addressable:
-        return np.asarray(value)
-    shards = {str(shard.index): np.asarray(shard.data) for shard in value.addressable_shards}  # copies count once
-    return np.concatenate([shards[index].reshape(-1) for index in sorted(shards)])
-
-
-def _rows(value: Any) -> np.ndarray[Any, Any]:
-    """Returns an array, or the rows of a global array, divided by rows alone, that this process holds."""
-    if not isinstance(value, jax.Array) or value.is_fully_addressable:
-        return np.asarray(value)
-    shards = {shard.index[0].start or 0: np.asarray(shard.data) for shard in value.addressable_shards}
-    return np.concatenate([shards[start] for start in sorted(shards)])

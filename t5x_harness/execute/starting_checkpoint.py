@@ -30,6 +30,7 @@ from t5x_harness.plan.checkpoint_fit import checkpoint_names
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, StartPoint, uses_orbax
 from t5x_harness.plan.state_shapes import StateShapes
 from t5x_harness.plan.stored_tree import StoredLayout, StoredTree, layout_of, read_tree
+from t5x_harness.slices.pod import Pod
 from t5x_harness.spec import Change, Reason, RunSpec, StandInPolicy
 from t5x_harness.standins.checkpoints import CheckpointKind, kind_at, write_legacy_checkpoint
 
@@ -54,6 +55,7 @@ class StartMaker:
       shapes: the train state as it is executed.
       partitioner: the runtime's partitioner.
       spec: the run to execute.
+      pod: the place of this process among the hosts of a pod, which write one checkpoint together; None if it is alone.
     """
 
     config: GinConfig
@@ -63,6 +65,7 @@ class StartMaker:
     shapes: StateShapes
     partitioner: Any
     spec: RunSpec
+    pod: Pod | None = None
 
     def provide(self, workspace: Path, report: StageReport, *, in_bucket: bool) -> None:
         """Puts a checkpoint that fits the executed model where the config looks for it.
@@ -80,10 +83,12 @@ class StartMaker:
             report.fact("starts from", start.path)
             return
         kind, held = self._kind(), self._held()
-        place = _place_in_bucket(start, self.step) if in_bucket else None
-        written = write_standin(
-            place or workspace / "standin", self.step, self.shapes, self.partitioner, kind=kind, held=held
-        )
+        leads = self.pod is None or self.pod.index == 0
+        place = _place_in_bucket(start, self.step, clear=leads) if in_bucket else None
+        folder = epath.Path(place or workspace / "standin")
+        written = folder / f"checkpoint_{self.step}"
+        if leads or kind is CheckpointKind.ORBAX:  # which all hosts write together
+            write_standin(folder, self.step, self.shapes, self.partitioner, kind=kind, held=held)
         if start.key is None:
             return
         before = start.path
@@ -125,7 +130,7 @@ class StartMaker:
 
     def _kind(self) -> CheckpointKind:
         """Returns the layout of the replaced checkpoint: the one on disk, else the one that its path suggests."""
-        if jax.process_count() > 1:
+        if jax.process_count() > 1 and self.pod is None:
             return CheckpointKind.LEGACY  # orbax would wait for the other hosts, but each has its own here
         kind = kind_at(self.start.path or "", use_orbax=uses_orbax(self.config))
         seen = layout_of(self.start.checkpoint) if self.start.reachable and self.start.checkpoint else None
@@ -164,10 +169,13 @@ def _sizes(shapes: StateShapes) -> Mapping[str, tuple[int, ...]]:
     return {leaf.path: leaf.shape for leaf in shapes.parameters}
 
 
-def _place_in_bucket(start: StartPoint, step: int) -> str | None:
-    """Clears the exact path that the config names, and returns the folder for a stand-in there.
+def _place_in_bucket(start: StartPoint, step: int, *, clear: bool) -> str | None:
+    """Returns the folder for a stand-in at the exact path that the config names; None if the path is in no bucket here.
 
-    Returns None if the path is in no bucket here.
+    Args:
+      start: the checkpoint that the config names.
+      step: the step that training starts from.
+      clear: whether to remove what is there.
     """
     here = store()
     path = start.path.rstrip("/") if start.path else ""
@@ -175,7 +183,7 @@ def _place_in_bucket(start: StartPoint, step: int) -> str | None:
     local = here.local(f"{folder}/{name}") if here is not None else None
     if local is None or name != f"checkpoint_{step}" or start.others:
         return None
-    if local.exists():
+    if clear and local.exists():
         _remove(f"{folder}/{name}", local)
     local.parent.mkdir(parents=True, exist_ok=True)
     return folder

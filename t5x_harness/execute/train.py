@@ -14,8 +14,9 @@ from t5x import adafactor, checkpoints
 from t5x import train as train_module
 
 from t5x_harness.execute.execution import Execution, Trained
+from t5x_harness.execute.hosts import own_part
 from t5x_harness.execute.output import checkpoints_in, scalars_in
-from t5x_harness.execute.record import Recorder
+from t5x_harness.execute.record import Recorder, record_of
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.work import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.gin.config import GinConfig
@@ -37,8 +38,8 @@ def train_stage(run: Execution, report: StageReport) -> None:
     small, output = run.prepared(report), run.written
     counter = _Counter(small.first_step, lambda step: run.progress({"stage": "train", "step": step, "of": small.steps}))
     trainer_cls = small.config.build("trainer_cls")
-    if trainer_cls is not None and run.spec.resumes:
-        trainer_cls = Recorder(run.recorded).watch(trainer_cls)
+    if trainer_cls is not None and (run.spec.resumes or run.pod):
+        trainer_cls = Recorder(record_of(run.recorded, run.pod)).watch(trainer_cls)
     watched = {} if trainer_cls is None else {"trainer_cls": counter.watch(trainer_cls)}
     with few_examples(small.data.all_tasks, small.examples):
         step, state = gin.get_configurable(train_module.train)(**watched)
@@ -145,12 +146,9 @@ def sampled(params: Any) -> list[np.ndarray[Any, Any]]:
       params: a tree of arrays.
 
     Returns:
-      The copies; none if this process does not hold all of the arrays.
+      The copies, of the values that this process holds.
     """
-    leaves = jax.tree.leaves(params)
-    if not all(getattr(leaf, "is_fully_addressable", True) for leaf in leaves):
-        return []
-    return [np.array(np.asarray(leaf).reshape(-1)[:_SAMPLE], np.float32) for leaf in leaves]
+    return [np.array(own_part(leaf).reshape(-1)[:_SAMPLE], np.float32) for leaf in jax.tree.leaves(params)]
 
 
 def _change(before: np.ndarray[Any, Any], after: np.ndarray[Any, Any]) -> float:
@@ -189,7 +187,7 @@ def nothing_learnt(before: Sequence[np.ndarray[Any, Any]], params: Any, rates: S
 
 def _saved(state: Any, partitioner: Any, folder: Path) -> str:
     """Saves a train state as a checkpoint in a new folder, and returns its path."""
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # the hosts of a pod write it together
     manager = checkpoints.OrbaxCheckpointManagerInterface(str(folder), state, partitioner)
     manager.save(state, force=True)
     manager.wait_until_finished()
@@ -231,7 +229,7 @@ def _leaves(state: Any) -> dict[str, Any]:
 
 def _same(ours: Any, stored: Any, dtype: str | None) -> bool:
     """Returns whether a stored array equals ours at the precision that it was saved with."""
-    a, b = np.asarray(ours), np.asarray(stored)
+    a, b = own_part(ours), own_part(stored)
     if a.shape != b.shape:
         return False
     if dtype and jax.numpy.issubdtype(a.dtype, np.floating):

@@ -13,6 +13,7 @@ from flax import traverse_util
 from t5x import utils
 
 from t5x_harness.plan.arrays import Leaf
+from t5x_harness.slices.emulated_mesh import device_numbers
 from t5x_harness.slices.slice import Slice
 
 
@@ -159,13 +160,12 @@ def data_layout(partitioner: Any, slice_: Slice) -> DataLayout:
     T5X itself cannot be asked: here one process owns all devices and would read everything.
 
     Args:
-      partitioner: T5X's partitioner, whose mesh consists of CPU devices numbered like the slice's.
+      partitioner: T5X's partitioner, whose mesh consists of CPU devices in the order of the slice's.
       slice_: the slice.
     """
     mesh = partitioner.mesh
     (axes,) = tuple(partitioner.data_partition_spec) or (None,)  # None if the axis rules leave batches whole
-    ids = np.vectorize(lambda device: device.id, otypes=[int])(mesh.devices)
-    on_first_host = np.array([place.host for place in slice_.coordinates])[ids] == 0
+    on_first_host = np.array([place.host for place in slice_.coordinates])[device_numbers(mesh)] == 0
     local = dict(zip(mesh.axis_names, (len(set(places)) for places in np.nonzero(on_first_host)), strict=True))
     sizes = {axis: int(mesh.shape[axis]) for axis in ((axes,) if isinstance(axes, str) else axes or ())}
     return DataLayout(

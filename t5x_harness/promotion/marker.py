@@ -250,10 +250,11 @@ MARKERS = (
     "smoke: runs T5X here, on CPU devices laid out like a TPU slice; fails if it exercised nothing",
     f"{AOT}: compiles a config's programs at full size with the TPU's own compiler, for the slice; an item of each "
     "config under -m aot, or where --t5x-aot names a mode",
-    "slice(name='v3-8'): the TPU slice, by name or topology such as v3:4x4, that t5x_run emulates in this test",
-    "preempt(at_step=None, during='step', how='kill', grace=30): the training that t5x_run makes in this test is also "
-    "ended at this moment (step, save, commit, eval, restore, compile) in this way (kill, term, stop, gil), restarted, "
-    "and compared with one that ran through",
+    "slice(name='v3-8', hosts='one'): the TPU slice, by name or topology such as v3:4x4, that t5x_run emulates in this "
+    "test; with hosts='emulated', each of its hosts is a process",
+    "preempt(at_step=None, during='step', how='kill', grace=30, host=None): the training that t5x_run makes in this "
+    "test is also ended at this moment (step, save, commit, eval, restore, compile) in this way (kill, term, stop, "
+    "gil), on one host of a pod or on all, restarted, and compared with one that ran through",
     "network(): lets this test and its runs reach beyond this machine; smoke tests and runs without it reach loopback "
     "only, unless --t5x-network=allow",
     f"{TPU}({SIGNATURE}): under -m tpu, and any other -m that selects it because of this mark alone, the test is "

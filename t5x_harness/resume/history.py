@@ -19,11 +19,19 @@ class Life:
       began: the step of the state that it began with.
       states: the states that it reached, by step; the first one is the state that it began with.
       batches: the digests of the examples of the batches that it took, by step.
+      number: how many processes had begun the training, including this one.
+      shard: the number of the part of the data that it read.
     """
 
     began: int
     states: dict[int, State]
     batches: dict[int, Sequence[str]] = dataclasses.field(default_factory=dict)
+    number: int = 1
+    shard: int = 0
+
+    def add(self, batches: Mapping[int, Sequence[str]]) -> None:
+        """Adds another host's part of each batch; a batch that one of them did not take is left out."""
+        self.batches = {step: [*rows, *batches[step]] for step, rows in self.batches.items() if step in batches}
 
     @property
     def reached(self) -> int:
@@ -45,17 +53,16 @@ class History:
     def read(cls, file: Path) -> Self:
         """Reads the record of a training; see :class:`~t5x_harness.execute.record.Recorder`.
 
-        The last line of a process that was killed may be incomplete, and is left out.
+        In a pod, each part of a batch is from the first host that reads it, and the states are the first host's.
         """
-        lives: list[Life] = []
-        for line in _lines(file):
-            if "began" in line:
-                lives.append(Life(line["began"], {line["began"]: _state(line)}))
-            elif "rows" in line:
-                lives[-1].batches[line["step"]] = line["rows"]
-            else:
-                lives[-1].states[line["reached"]] = _state(line)
-        return cls(lives)
+        first, *others = records_of(file)
+        lives = {life.number: life for life in lives_of(first)}
+        shards = {number: {life.shard} for number, life in lives.items()}
+        for life in [life for other in others for life in lives_of(other)]:
+            if life.number in lives and life.shard not in shards[life.number]:
+                shards[life.number].add(life.shard)
+                lives[life.number].add(life.batches)
+        return cls([*lives.values()])
 
     def batches(self) -> dict[int, Sequence[str]]:
         """Returns the batches that the final state was trained on, by step.
@@ -97,6 +104,28 @@ def compare_examples(expected: Mapping[int, Sequence[str]], found: Mapping[int, 
 def different(expected: State, found: State) -> list[str]:
     """Returns the paths of the arrays that are not the same in two states, or that only one of them has."""
     return sorted(path for path in {*expected, *found} if expected.get(path) != found.get(path))
+
+
+def records_of(file: Path) -> list[Path]:
+    """Returns the records of all hosts of a pod, in order, given that of the first one."""
+    others = file.parent.glob(f"{file.stem}.host-*{file.suffix}")
+    return [file, *sorted(others, key=lambda path: int(path.stem.rpartition("-")[2]))]
+
+
+def lives_of(record: Path) -> list[Life]:
+    """Reads the record of one host.
+
+    The last line of a process that was killed may be incomplete, and is left out.
+    """
+    lives: list[Life] = []
+    for line in _lines(record):
+        if "began" in line:
+            lives.append(Life(line["began"], {line["began"]: _state(line)}, {}, line["life"], line["shard"]))
+        elif "rows" in line:
+            lives[-1].batches[line["step"]] = line["rows"]
+        else:
+            lives[-1].states[line["reached"]] = _state(line)
+    return lives
 
 
 def _lines(file: Path) -> Iterator[dict[str, Any]]:

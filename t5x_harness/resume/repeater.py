@@ -1,5 +1,6 @@
 """Repeats a run's training in processes of their own, which a fault may end."""
 
+import collections
 import contextlib
 import dataclasses
 import shutil
@@ -115,6 +116,7 @@ class Repeater(Closing):
         self._workspace = workspace
         self._timeout = timeout
         self._process: RunProcess | None = None
+        self._lives = collections.Counter[str]()
         self._closed = False
 
     def close(self) -> None:
@@ -134,6 +136,7 @@ class Repeater(Closing):
         Raises:
           WorkerError: the process ended without a fault.
         """
+        self._lives[name] += 1
         folder = self._workspace / Stage.RESUME.value
         spec = dataclasses.replace(
             self._spec.with_settings(full_size=True, resume=False, preempt=None, campaign=None, model_dir=None),
@@ -166,6 +169,7 @@ class Repeater(Closing):
                     timeout=self._timeout,
                     on_progress=note,
                     record=str(self.record(name)),
+                    life=self._lives[name],
                     local=str(self.local(name)),
                     fault=None if fault is None else fault.to_json(),
                     at_step=at_step,
@@ -176,7 +180,7 @@ class Repeater(Closing):
                 return TrainingEnd(moments[0], "")
         found = Finding.from_json(ended["finding"]) if "finding" in ended else None
         how = f"it ended by itself ({ended['ended']})" if "ended" in ended else ""
-        return TrainingEnd("".join(moments), how, found, ended.get("metrics", {}))
+        return TrainingEnd(next(iter(moments), ""), how, found, ended.get("metrics", {}))
 
     def address(self, name: str) -> str:
         """Returns the folder that a training writes into, as passed to T5X; it is of the same kind as the run's own."""

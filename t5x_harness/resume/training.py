@@ -34,13 +34,14 @@ class Training:
         self._training = Repeatable.from_json(argument["training"])
         install_mesh(self._run.slice, self._training.data_axis)
 
-    def train(self, record: str, local: str, fault: dict[str, Any] | None, at_step: int) -> dict[str, Any]:
+    def train(self, record: str, life: int, local: str, fault: dict[str, Any] | None, at_step: int) -> dict[str, Any]:
         """Trains from the newest checkpoint in MODEL_DIR to the last step.
 
         Args:
-          record: the file that the training is recorded in.
+          record: the file that the training is recorded in; of a host other than the first, beside it.
+          life: how many processes have begun this training, including this one.
           local: MODEL_DIR on this machine's disk.
-          fault: the fault that ends it, as JSON; None for none.
+          fault: the fault that ends it, here or on another host, as JSON; None for none.
           at_step: the first step at which the fault's moment counts.
 
         Returns:
@@ -50,7 +51,10 @@ class Training:
         from t5x_harness.resolve.datasets import few_examples
 
         run = self._run
-        injector = None if fault is None else Injector(Fault.from_json(fault), at_step, self._announce)
+        ordered = None if fault is None else Fault.from_json(fault)
+        comes = ordered is not None and (run.pod is None or ordered.host in (None, run.pod.index))
+        injector = Injector(ordered, at_step, self._announce) if ordered is not None and comes else None
+        self._life = life
         try:
             use_tpu_numerics(run.spec.settings.tpu_numerics)
             with as_t5x(run.spec, run.runtime.location):
@@ -61,7 +65,7 @@ class Training:
                     self._work(run.config, data, Path(record), Path(local), injector)
         except Exception as error:  # anything that the user's code or T5X raises
             log_traceback(error)
-            if injector is not None and injector.came:
+            if ordered is not None and (injector is None or injector.came):  # it came, here or on another host
                 return {"ended": error_text(error)}
             return {"finding": explain(error, Stage.RESUME, run.config).to_json()}
         return {"metrics": scalars_in(Path(local))}
@@ -71,11 +75,13 @@ class Training:
         import gin
         from t5x import train as train_module
 
-        from t5x_harness.execute.record import Recorder
+        from t5x_harness.execute.record import Recorder, record_of
 
         trainer_cls = config.build("trainer_cls")
-        watched = {} if trainer_cls is None else {"trainer_cls": Recorder(record, injector).watch(trainer_cls)}
-        gin.get_configurable(train_module.train)(**watched)
+        recorder = Recorder(record_of(record, self._run.pod), injector, self._life)
+        gin.get_configurable(train_module.train)(
+            **({} if trainer_cls is None else {"trainer_cls": recorder.watch(trainer_cls)})
+        )
 
     def _announce(self, when: str) -> None:
         self._run.progress({"stage": Stage.RESUME.value, "fault": when})

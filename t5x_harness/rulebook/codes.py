@@ -22,6 +22,8 @@ RUN_CODES: Mapping[str, str] = {
     "AOT03": "the TPU compiler refuses a program, or ends while it compiles it",
     "AOT04": "this machine has too little memory to compile a program for a TPU",
     "AOT05": "a program is so close to the limit of a device's memory that few layers, or no code, do not tell",
+    "POD22": "the hosts of a slice cannot be processes here: it has one, more than 32, or more than fit into memory",
+    "POD23": "the hosts of a pod hold different values of an array that should be the same on all of them",
     "RES01": "a restarted training goes on from another step than that of the newest complete checkpoint",
     "RES02": "arrays of the train state are not restored as they were saved",
     "RES03": "a restarted training takes other batches than one that runs through",

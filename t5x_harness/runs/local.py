@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.google.server.settings import ServerError
+from t5x_harness.pods.stage import of_pod
 from t5x_harness.runs.model_dirs import claim_model_dir
 from t5x_harness.runtime.choice import RuntimeChoiceError, runtime_of
+from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import (
     Fault,
     Finding,
+    Hosts,
     Location,
     Mode,
     Moment,
@@ -105,6 +108,8 @@ class LocalExecutor:
             broken = self._broken(run, stage, error)
             return self._with_google_log(dataclasses.replace(broken, seconds=round(time.monotonic() - started, 3)))
         result = StageResult.from_json(answer)
+        if run.spec.settings.hosts is Hosts.EMULATED:
+            result = of_pod(result, run.spec, run.workspace)
         if result.outcome is not Outcome.FAILED:
             return result
         return self._with_google_log(dataclasses.replace(result, log_tail=_tail_of(run.workspace / _LOG)))
@@ -180,15 +185,24 @@ class LocalExecutor:
     ) -> RunProcess:
         workspace.mkdir(parents=True, exist_ok=True)
         cwd = os.path.abspath(spec.cwd)
-        log = workspace / _LOG
-        return self._zygote.start(
-            factory,
-            {"spec": spec.to_json(), "workspace": str(workspace), "log": str(log), **argument},
-            log=log,
-            cwd=cwd,
-            env={**self._env, **env},
-            python_path=(*(os.path.join(cwd, p) for p in spec.python_path), cwd),
-        )
+
+        def start(more: Mapping[str, str], log: Path) -> RunProcess:
+            return self._zygote.start(
+                factory,
+                {"spec": spec.to_json(), "workspace": str(workspace), "log": str(log), **argument},
+                log=log,
+                cwd=cwd,
+                env={**self._env, **env, **more},
+                python_path=(*(os.path.join(cwd, p) for p in spec.python_path), cwd),
+            )
+
+        if spec.settings.hosts is Hosts.ONE or factory == _COMPILING:
+            return start({}, workspace / _LOG)
+        from t5x_harness.pods.start import PodRefused, start_pod
+
+        if isinstance(self._zygote, InProcess):
+            raise PodRefused("the hosts of a pod are processes, and there is one", fix="leave out --in-process")
+        return start_pod(get_slice(spec.slice), workspace / _LOG, start)
 
     def _compile_ahead(self, run: Run) -> StageResult:
         """Runs the stage aot, in which each program of the run is compiled in a separate process."""
@@ -281,6 +295,8 @@ def _tail_of(log: Path) -> str:
 def _finding(stage: Stage, error: WorkerError | ServerError, timeout: float | None, see_log: str) -> Finding:
     location, fix = None, None
     match error:
+        case WorkerError(code=str(code)) if code:
+            message = f"{stage} ended: {error}" if isinstance(error, RunDied) else str(error)
         case ServerError():
             code, message, fix = "RUN08", str(error), "or run without one: --gcs=off (pytest: --t5x-gcs=off)"
         case RunTimedOut():

@@ -190,6 +190,12 @@ def slice_names() -> tuple[str, ...]:
     return tuple(f"{g.name}-{size}" for g in GENERATIONS for size, _ in g.sizes)
 
 
+def slices_of_hosts(*hosts: int) -> list[Slice]:
+    """Returns the slices that have one of these numbers of hosts, those with few devices first."""
+    found = [each for each in map(get_slice, slice_names()) if each.hosts in hosts]
+    return sorted(found, key=lambda each: each.num_devices)
+
+
 def get_slice(name: str) -> Slice:
     """Returns the slice with a name or topology.
 

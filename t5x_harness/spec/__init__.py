@@ -8,6 +8,7 @@ in other processes.
 
 from t5x_harness.spec.choices import AotMode as AotMode
 from t5x_harness.spec.choices import GcsPaths as GcsPaths
+from t5x_harness.spec.choices import Hosts as Hosts
 from t5x_harness.spec.choices import Mode as Mode
 from t5x_harness.spec.choices import RuntimeChoice as RuntimeChoice
 from t5x_harness.spec.choices import Stage as Stage

@@ -20,6 +20,17 @@ class GcsPaths(enum.StrEnum):
     OFF = "off"
 
 
+class Hosts(enum.StrEnum):
+    """What the hosts of a slice are in a run here.
+
+    ``ONE``: one process, which has the devices of all hosts.
+    ``EMULATED``: a process for each, which JAX joins to a pod.
+    """
+
+    ONE = "one"
+    EMULATED = "emulated"
+
+
 class StandInPolicy(enum.StrEnum):
     """The things that generated stand-ins replace.
 

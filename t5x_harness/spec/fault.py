@@ -59,12 +59,14 @@ class Fault(JsonValue):
       during: the moment.
       how: how the process is ended.
       grace: the seconds until a process that was not ended at once is killed.
+      host: the number of the host of a pod that it comes to; None for all of them at once.
     """
 
     at_step: int | None = None
     during: Moment = Moment.STEP
     how: Ending = Ending.KILL
     grace: float = _GRACE
+    host: int | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -76,14 +78,15 @@ class Fault(JsonValue):
         names = [field.name for field in dataclasses.fields(cls)]
         if unknown := next((name for name in given if name not in names), None):
             raise ValueError(f"there is no {unknown!r}: there are {', '.join(names)}{did_you_mean(unknown, names)}")
-        step, grace = given.get("at_step"), given.get("grace", _GRACE)
-        if step is not None and (type(step) is not int or step < 0):
-            raise ValueError(f"at_step must be a whole number from 0 up, not {step!r}")
+        step, grace, host = given.get("at_step"), given.get("grace", _GRACE), given.get("host")
+        for name, number in (("at_step", step), ("host", host)):
+            if number is not None and (type(number) is not int or number < 0):
+                raise ValueError(f"{name} must be a whole number from 0 up, not {number!r}")
         if type(grace) not in (int, float) or not 0 <= grace < 3600:
             raise ValueError(f"grace must be a number of seconds below 3600, not {grace!r}")
         during = _choice("during", given.get("during", Moment.STEP), Moment)
         how = _choice("how", given.get("how", Ending.KILL), Ending)
-        return cls(step, Moment(during), Ending(how), float(grace))
+        return cls(step, Moment(during), Ending(how), float(grace), host)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -98,13 +101,14 @@ class Fault(JsonValue):
             name, value = (name.strip(), value.strip()) if equals else ("during", name)
             if name in given:
                 raise ValueError(f"{name} is given twice")
-            given[name] = _number(value) if name in ("at_step", "grace") else value
+            given[name] = _number(value) if name in ("at_step", "grace", "host") else value
         return cls.of(given)
 
     def __str__(self) -> str:
         step = "" if self.at_step is None else f",at_step={self.at_step}"
         grace = "" if self.grace == _GRACE else f",grace={self.grace:g}"
-        return f"during={self.during},how={self.how}{step}{grace}"
+        host = "" if self.host is None else f",host={self.host}"
+        return f"during={self.during},how={self.how}{step}{grace}{host}"
 
 
 def _number(text: str) -> int | float | str:

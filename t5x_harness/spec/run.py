@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any, Self
 
-from t5x_harness.spec.choices import AotMode, GcsPaths, Mode, RuntimeChoice, Stage, StandInPolicy
+from t5x_harness.spec.choices import AotMode, GcsPaths, Hosts, Mode, RuntimeChoice, Stage, StandInPolicy
 from t5x_harness.spec.option import OptionForm, option, take_plain_strings
 from t5x_harness.system.decode import JsonValue
 from t5x_harness.variables import EXACT_NUMERICS_VARIABLE, TPU_NUMERICS_VARIABLE
@@ -112,6 +112,16 @@ class RunSettings(JsonValue):
         pytest=True,
         commands=("run",),
     )
+    hosts: Hosts = option(
+        Hosts.ONE,
+        "what the hosts of the slice are: one process with all devices (one), or a process for each host, which train, "
+        "evaluate and infer together as on a TPU pod (emulated); on the whole mesh",
+        pytest=True,
+        ini=True,
+        key=True,
+        bare=Hosts.EMULATED,
+        commands=("run",),
+    )
     tpu_numerics: bool = option(
         False,
         "compute steps with a TPU's default precision: operands of float32 matrix products are rounded to bfloat16, so "
@@ -159,7 +169,7 @@ class RunSettings(JsonValue):
     preempt: str | None = option(
         None,
         "how the stage resume, which this turns on, ends the training: during=step, save, commit, eval, infer, restore "
-        "or compile; how=kill, term, stop or gil; at_step=N; grace=SECONDS until it is killed. Such as "
+        "or compile; how=kill, term, stop or gil; at_step=N; grace=SECONDS until it is killed; host=N of a pod. Such as "
         "during=save,how=term",
         "by SIGKILL, one step after the first checkpoint",
         pytest=True,

@@ -5,16 +5,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from t5x_harness.system.after_import import after_import
 
 if TYPE_CHECKING:
     from t5x_harness.slices.pod import Pod
+
+
+_COMPILING_SECONDS = 20.0
+"""How long a host waits for a program that the first host compiles, before it compiles the program itself."""
+
+_LOOK_SECONDS = 0.05
 
 
 def write_cache_entries_atomically() -> None:
@@ -30,6 +38,41 @@ def join_pod_when_needed(pod: Pod) -> None:
     """Makes this process join its pod when JAX is first asked for devices; JAX need not be imported yet."""
     after_import("jax._src.distributed", functools.partial(_complete, pod))
     after_import("jax._src.xla_bridge", _join_before_backends)
+
+
+def compile_on_first_host() -> None:
+    """Makes the hosts of a pod use the programs that their first host has compiled, through JAX's compile cache.
+
+    JAX has an entry for each host, as it hashes which devices are local, and only the first one writes its entries: all
+    others would compile again, on the same few cores, what is the same program.
+    """
+    after_import("jax._src.cache_key", _hash_devices_alike)
+    after_import("jax._src.compiler", _await_first_host)
+
+
+def _hash_devices_alike(cache_key: ModuleType) -> None:
+    if hasattr(cache_key, "_hash_accelerator_config") and hasattr(cache_key, "_hash_devices"):
+        cache_key.__dict__["_hash_accelerator_config"] = cache_key._hash_devices
+
+
+def _await_first_host(compiler: ModuleType) -> None:
+    read = getattr(compiler, "_cache_read", None)
+    if read is None:
+        return
+
+    @functools.wraps(read)
+    def read_or_wait(*args: Any) -> Any:
+        found = read(*args)
+        index = compiler.distributed.global_state.process_id
+        if found[0] is not None or not index or all(device.process_index == index for device in args[-1]):
+            return found
+        end = time.monotonic() + _COMPILING_SECONDS
+        while found[0] is None and time.monotonic() < end:
+            time.sleep(_LOOK_SECONDS)
+            found = read(*args)
+        return found
+
+    compiler.__dict__["_cache_read"] = read_or_wait
 
 
 def is_traceback_carrier(error: BaseException) -> bool:
@@ -102,11 +145,42 @@ def _complete(pod: Pod, distributed: ModuleType) -> None:
                 *args,
                 **kwargs,
             )
+        _end_at_errors(distributed)
         # Processes that this process starts later, such as workers that read data, are not hosts of the slice.
         for name in pod.variables():
             os.environ.pop(name, None)
 
     distributed.__dict__["initialize"] = initialize
+    if (public := sys.modules.get("jax.distributed")) is not None:  # JAX was imported before
+        public.__dict__["initialize"] = initialize
+
+
+def _end_at_errors(distributed: ModuleType) -> None:
+    """Makes a program that an error ends leave the pod without waiting for the others, as on a TPU.
+
+    JAX would wait for them in a barrier for minutes, in silence, and they wait for this host in a collective.
+    """
+    report, leave, exit_ = sys.excepthook, distributed.State.shutdown, sys.exit
+    statuses: list[Any] = [None]
+
+    def note_and_exit(status: Any = None) -> NoReturn:
+        statuses.append(status)
+        exit_(status)
+
+    def leave_or_end(state: Any) -> None:
+        if statuses[-1] in (None, 0):
+            leave(state)
+            return
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(AttributeError, OSError, ValueError):  # replaced or closed by the program
+                stream.flush()
+        os._exit(statuses[-1] if isinstance(statuses[-1], int) else 1)
+
+    def report_and_note(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        report(kind, error, trace)
+        statuses.append(1)
+
+    sys.excepthook, sys.exit, distributed.State.shutdown = report_and_note, note_and_exit, leave_or_end
 
 
 def _join_before_backends(bridge: ModuleType) -> None:

@@ -10,7 +10,10 @@ class WorkerError(Exception):
     Attributes:
       log_tail: the last lines of the log, at most 40; empty if nothing was written.
       fix: the remedy; empty if only the log may show one.
+      code: the code of the mistake; empty if the error does not know it.
     """
+
+    code = ""
 
     def __init__(self, message: str, *, log_tail: str = "", fix: str = "") -> None:
         super().__init__(message)

@@ -231,7 +231,7 @@ class ForkedRun(RunProcess):
 
     def _timed_out(self, method: str, timeout: float | None) -> RunTimedOut:
         tail = self._tail()
-        dump = "" if self._over else self._stacks()
+        dump = "" if self._over else self.stacks()
         stack = innermost_frame(dump, entry_file=ENTRY_FILE)
         parts = [f"{method}() took longer than its limit of {timeout:g} s; the run was killed"]
         if self._stopped:
@@ -248,8 +248,8 @@ class ForkedRun(RunProcess):
             "; ".join(parts) + f" (log: {self.log})", stack=without_frames(dump, entry_file=ENTRY_FILE), log_tail=tail
         )
 
-    def _stacks(self) -> str:
-        """Makes the child write the Python stacks of its threads into its log, and returns them."""
+    def stacks(self) -> str:
+        """Makes the process write the Python stacks of its threads into its log, and returns them."""
         start = self._log_size()
         self._connection.send("stacks", to="guard")
         deadline = time.monotonic() + STACK_SECONDS

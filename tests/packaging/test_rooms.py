@@ -12,8 +12,8 @@ from structure import PACKAGE, arrows_of, circle, modules_of, names_of_modules
 
 FILES = {"__init__", "__main__", "preemption", "variables", "version"}
 ROOMS = (
-    *("__init__", "__main__", "plugin", "fixtures", "commands", "auxiliary", "runs", "resume", "execute", "conversion"),
-    *("caching", "settings", "rulebook", "aot", "plan", "resolve"),
+    *("__init__", "__main__", "plugin", "fixtures", "commands", "auxiliary", "runs", "pods", "resume", "execute"),
+    *("conversion", "caching", "settings", "rulebook", "aot", "plan", "resolve"),
     *("promotion", "standins", "vertex", "lint", "report", "findings", "workers", "doctor", "bootstrap", "google"),
     *("gin", "upstream", "runtime", "slices", "sample_tasks", "symptoms", "buckets", "spec", "system", "variables"),
     *("version", "preemption"),

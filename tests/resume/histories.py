@@ -27,5 +27,7 @@ def life(began: int, ended: int, *, rows: str = "row", **changes: Any) -> list[d
 
 def history(tmp_path: Path, name: str, *lives: list[dict[str, Any]], end: str = "") -> History:
     file = tmp_path / f"{name}.jsonl"
+    for number, (first, *_) in enumerate(lives, start=1):
+        first |= {"life": number, "shard": 0}
     file.write_text("".join(json.dumps(line) + "\n" for lines in lives for line in lines) + end)
     return History.read(file)

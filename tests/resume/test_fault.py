@@ -43,7 +43,10 @@ def test_what_does_not_exist_is_refused(text: str, says: str) -> None:
         Fault.from_text(text)
 
 
-@pytest.mark.parametrize("given", [{"at_step": True}, {"grace": "5"}, {"grace": True}, {"during": 3}, {"host": 0}])
+@pytest.mark.parametrize(
+    "given",
+    [{"at_step": True}, {"grace": "5"}, {"grace": True}, {"during": 3}, {"host": "all"}, {"host": -1}, {"worker": 0}],
+)
 def test_arguments_of_other_types_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be|there is no"):
         Fault.of(given)

@@ -1,0 +1,42 @@
+"""The hosts of a pod, as the process of one of them sees the others and the arrays that they share."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+
+def wait_for_hosts(moment: str) -> None:
+    """Waits until every host of the pod has come to the same call.
+
+    Args:
+      moment: a name for it, which all of them give.
+    """
+    multihost_utils.sync_global_devices(f"t5x-harness: {moment}")
+
+
+def whole(value: Any) -> np.ndarray[Any, Any]:
+    """Returns the values of an array; those of a global array come from all hosts, which must all call this.
+
+    An array that every host holds as a whole is this host's copy.
+    """
+    if not isinstance(value, jax.Array) or value.is_fully_addressable or value.is_fully_replicated:
+        return np.asarray(value)
+    return np.asarray(multihost_utils.process_allgather(value, tiled=True))
+
+
+def own_part(value: Any) -> np.ndarray[Any, Any]:
+    """Returns an array, or the values of a global array that this process holds, as a vector of its shards in order."""
+    if not isinstance(value, jax.Array) or value.is_fully_addressable:
+        return np.asarray(value)
+    shards = {str(shard.index): np.asarray(shard.data) for shard in value.addressable_shards}  # copies count once
+    return np.concatenate([shards[index].reshape(-1) for index in sorted(shards)])
+
+
+def own_rows(value: Any) -> np.ndarray[Any, Any]:
+    """Returns an array, or the rows of a global array, divided by rows alone, that this process holds."""
+    if not isinstance(value, jax.Array) or value.is_fully_addressable:
+        return np.asarray(value)
+    shards = {shard.index[0].start or 0: np.asarray(shard.data) for shard in value.addressable_shards}
+    return np.concatenate([shards[start] for start in sorted(shards)])
