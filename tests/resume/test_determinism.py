@@ -162,7 +162,7 @@ def test_a_config_without_seeds_is_not_deterministic() -> None:
         ({"repeats": True}, "repeats must be a whole number of 1 or more, not True"),
         ({"meshes": "v3-8"}, r"meshes must be a list such as \(1, 2\) or \('v3-8',\), not 'v3-8'"),
         ({"meshes": 2}, "meshes must be a list"),
-        ({"meshes": (0,)}, "meshes has 0, which is no number of partitions, no slice and no binding"),
+        ({"meshes": (0,)}, "meshes has 0, which names neither a number of partitions, nor a slice, nor a binding"),
         ({"tolerance": 0}, "tolerance must be a number above 0, not 0"),
         ({"tolerance": float("nan")}, "tolerance must be a number above 0, not nan"),
         ({"repeats": 1, "meshes": (), "resumed": False}, "there is nothing to compare"),
