@@ -48,17 +48,18 @@ def finished_checkpoints(place: AnyFolder, given: str, *, in_bucket: bool | None
         held = set(place.children(name))
         being_renamed = any(other.startswith((f"{name}.tmp", f"{name}.orbax-checkpoint-tmp")) for other in names)
         by_t5x = "checkpoint" in held and not being_renamed
-        by_orbax = COMMITTED in held
+        # Another job in the folder may have had orbax remove the arrays before this file was written.
+        by_orbax = COMMITTED in held and "state" in held
         if not in_bucket:
             by_orbax = "state" in held
         elif given.startswith(GCS) and not by_orbax and "state" in held and not being_renamed:
-            by_orbax = _is_committed(place, name)
+            by_orbax = is_committed(place, name)
         if by_t5x or by_orbax:
             finished.append(FinishedCheckpoint(int(found[1]), by_orbax=not by_t5x))
     return sorted(finished, key=lambda checkpoint: checkpoint.step)
 
 
-def _is_committed(place: AnyFolder, name: str) -> bool:
+def is_committed(place: AnyFolder, name: str) -> bool:
     """Returns whether orbax's metadata marks a commit; a checkpoint written through a mount has no object that does."""
     found = place.read_version(f"{name}/{_METADATA}")
     try:

@@ -156,6 +156,8 @@ def compare(start: StartPoint, shapes: StateShapes | None) -> CheckpointFit | No
         tree = read_tree(start.checkpoint)
     except Exception as error:  # orbax, tensorstore, msgpack and TensorFlow each raise their own exceptions
         return CheckpointFit(damage=_unread(error))
+    if tree is None and start.resumes:  # T5X takes it for a checkpoint because of its name
+        return CheckpointFit(damage="it has no arrays, neither a folder state (orbax) nor a file checkpoint")
     if tree is None:
         return CheckpointFit(unjudged="its layout is not known")
     ours = {leaf.path: leaf.shape for leaf in shapes.leaves}

@@ -279,12 +279,47 @@ KNOWN_ERRORS = (
         "fallback_to_scratch = True",
     ),
     KnownError(
+        "CKP31",
+        r"Metadata file \(named _METADATA\) does not exist at ((?:gs:/|/gcs)/\S+?)/state\b"
+        r"|Found incomplete checkpoint at (\S+?)\.?(?:\s|$)",
+        "orbax takes {1}{2} for unfinished, as it has no commit_success.txt, and removes it if it is in MODEL_DIR",
+        "if it was written to its end and copied by hand, copy it again with this file; else restore an older one",
+    ),
+    KnownError(
+        "CKP31",
+        r"((?:gs:/|/gcs)/\S+?/checkpoint_\d+) is not a checkpoint: it has no folder 'state'",
+        "orbax removed {1} as unfinished, or its arrays while another job saved it",
+        "start again, and T5X goes on from the one before; if {1} is still there, move it out of the folder first",
+    ),
+    KnownError(
+        "CKP27",
+        r"(?:DATA_LOSS|OUT_OF_RANGE|NOT_FOUND): .*?OCDBT database at (?:local file \")?(\S+/checkpoint_\d+)/state/"
+        r"[^:]*: Error (?:decoding|reading) .*?: (.*?)(?: \[tensorstore|$)",
+        "the checkpoint {1} is damaged: {2}",
+        "copy it again from where it was written, or move it away: T5X then restores the one before",
+    ),
+    KnownError(
+        "CKP32",
+        r"No such object: (\S+?/checkpoint_\d+)/state/|NOT_FOUND: Error reading gs://(\S+?/checkpoint_\d+)/state/",
+        "the checkpoint gs://{1}{2} was removed while it was restored",
+        "let the training keep more of them (utils.SaveCheckpointConfig.keep), or evaluate with `t5x-harness "
+        "auxiliary`, which holds each checkpoint until its jobs have ended",
+    ),
+    KnownError(
         "RUN01",
-        # The wordings of tensorstore, Python and TensorFlow.
-        r"Error writing local file \"([^\"]+)\".*No space left on device"
-        r"|No space left on device: '([^']+)'|(/[^\s;]+); No space left on device",
-        "no space left on the disk of {1}{2}{3}",
+        # The wordings of tensorstore, Python and TensorFlow. A quota may be on the folder alone.
+        r"Error writing local file \"([^\"]+)\".*(No space left on device|Disk quota exceeded|File too large)"
+        r"|(No space left on device|Disk quota exceeded|File too large): '([^']+)'"
+        r"|(/[^\s;]+); (No space left on device|Disk quota exceeded|File too large)",
+        "no space left on the disk of {1}{4}{5}: {2}{3}{6}",
         "make room there, or choose another disk: --model_dir for what the run writes, TMPDIR for the rest",
+    ),
+    KnownError(
+        "RUN01",
+        r"(Read-only file system|Permission denied|Operation not permitted): '([^']+)'"
+        r"|(/[^\s;]+); (Read-only file system|Permission denied|Operation not permitted)",
+        "{2}{3} cannot be used: {1}{4}",
+        "choose a folder in which the run may write (MODEL_DIR, --model_dir), or change its permissions",
     ),
     KnownError(
         "RUN10",

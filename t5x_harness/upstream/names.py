@@ -78,6 +78,9 @@ LIBRARIES = (
         {"orbax/checkpoint/_src/serialization/jax_array_handlers.py": "_array_metadata_store"},
     ),
     Library(
+        "orbax-checkpoint", "t5x_harness/upstream/orbax.py", {"orbax/checkpoint/_src/path/gcs_utils.py": "is_gcs_path"}
+    ),
+    Library(
         "pytest",
         "t5x_harness/upstream/pytest.py",
         {

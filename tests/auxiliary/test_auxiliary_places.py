@@ -25,6 +25,7 @@ def test_what_is_finished_by_how_it_is_written(gcs_tree: Tree) -> None:
     address = gcs_tree(
         {
             "run/checkpoint_1/state/x": "",
+            "run/checkpoint_2/state/x": "",
             "run/checkpoint_2/commit_success.txt": "",
             "run/checkpoint_3/checkpoint": "",
             "run/checkpoint_4/checkpoint": "",
@@ -36,6 +37,7 @@ def test_what_is_finished_by_how_it_is_written(gcs_tree: Tree) -> None:
             "run/checkpoint_6.orbax-checkpoint-tmp-1/state/x": "",
             "run/checkpoint_7/state/x": "",
             "run/checkpoint_7/_CHECKPOINT_METADATA": "{",
+            "run/checkpoint_8/commit_success.txt": "",  # another job had orbax remove the rest
         }
     )
     direct = [FinishedCheckpoint(2, by_orbax=True), FinishedCheckpoint(3, by_orbax=False)]

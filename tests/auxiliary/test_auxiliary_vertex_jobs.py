@@ -110,7 +110,12 @@ def test_finished_checkpoints_have_jobs(
 def test_a_killed_controller_is_followed_by_one_that_repeats_nothing(
     cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put("checkpoint_10/commit_success.txt", "checkpoint_30/commit_success.txt")
+    put(
+        "checkpoint_10/state/x",
+        "checkpoint_10/commit_success.txt",
+        "checkpoint_30/state/x",
+        "checkpoint_30/commit_success.txt",
+    )
     cloud.desk.jobs_do("wait")
     first = cloud.start()
     until(lambda: cloud.records and cloud.records[0]["state"] == "running", "the job", first)
@@ -129,7 +134,7 @@ def test_a_killed_controller_is_followed_by_one_that_repeats_nothing(
 def test_a_job_whose_machine_is_taken_away_is_started_again(
     cloud: Cloud, put: Callable[..., None], vertex: FakeVertex
 ) -> None:
-    put("checkpoint_30/commit_success.txt")
+    put("checkpoint_30/state/x", "checkpoint_30/commit_success.txt")
     vertex.preempt("eval-numbers-30-*")
     cloud.desk.jobs_do("wait")
     controller = cloud.start("--priority=low", "--disable-retries")  # disables the service's own retries
@@ -144,7 +149,7 @@ def test_a_job_whose_machine_is_taken_away_is_started_again(
 def test_one_that_dies_after_a_start_finds_the_job_by_its_label(
     cloud: Cloud, put: Callable[..., None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put("checkpoint_30/commit_success.txt")
+    put("checkpoint_30/state/x", "checkpoint_30/commit_success.txt")
     with killed_in("journal.Journal.update", monkeypatch):
         main(cloud.words())
     assert cloud.records[0]["state"] == "starting"
@@ -156,7 +161,7 @@ def test_one_that_dies_after_a_start_finds_the_job_by_its_label(
 def test_it_ends_with_the_train_job_and_runs_modules_of_ones_own(
     cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put("checkpoint_10/commit_success.txt")
+    put("checkpoint_10/state/x", "checkpoint_10/commit_success.txt")
     own = ("--auxiliary_job_build_target=stand_in_job", f"--env=PYTHONPATH={Path(__file__).parent}")
     assert main(cloud.words(*own, "--once")) == 0
     (spec,) = cloud.specs
@@ -174,7 +179,7 @@ def test_it_ends_with_the_train_job_and_runs_modules_of_ones_own(
 def test_a_job_that_fails_and_one_that_may_not_be_sent(
     cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    put("checkpoint_30/commit_success.txt")
+    put("checkpoint_30/state/x", "checkpoint_30/commit_success.txt")
     cloud.desk.jobs_do("fail")
     assert main(cloud.words()) == 1
     shown, said = capsys.readouterr()
@@ -205,7 +210,7 @@ def test_a_checkpoint_is_held_by_a_copy_where_orbax_removes_folders(
 
 def test_other_resources(cloud: Cloud, put: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     """The machine in Vertex AI's notation, an account, and a strategy other than that of low priority."""
-    put("checkpoint_30/commit_success.txt")
+    put("checkpoint_30/state/x", "checkpoint_30/commit_success.txt")
     account = "jobs@my-project.iam.gserviceaccount.com"
     options = ("--auxiliary_job_platform=TPU_V3:8", f"--service-account={account}", "--priority=low")
     waiting = ("--strategy=FLEX_START", "--max-wait-duration=2h")

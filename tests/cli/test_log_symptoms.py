@@ -303,6 +303,38 @@ REPORTED = {
         "CKP13",
         "the unfinished checkpoint checkpoint_966000.tmp-1676360415 was removed while it was written",
     ),
+    "FileNotFoundError: Metadata file (named _METADATA) does not exist at gs://b/run/checkpoint_3/state.": (
+        "CKP31",
+        "orbax removed the checkpoint gs://b/run/checkpoint_3 as unfinished",
+    ),
+    "ValueError: Found incomplete checkpoint at gs://b/other/checkpoint_3.": (
+        "CKP31",
+        "the checkpoint gs://b/other/checkpoint_3 is unfinished",
+    ),
+    'ValueError: DATA_LOSS: Error opening "zarr" driver: Error reading "target.scale/.zarray" in OCDBT database at '
+    "gs://b/run/checkpoint_3/state/: Error decoding gs://b/run/checkpoint_3/state/manifest.ocdbt: Error decoding": (
+        "CKP27",
+        "the checkpoint gs://b/run/checkpoint_3 is damaged",
+    ),
+    "ValueError: gs://b/run/checkpoint_3 is not a checkpoint: it has no folder 'state'. Steps in gs://b/run: [2, 3]": (
+        "CKP31",
+        "orbax removed the checkpoint gs://b/run/checkpoint_3, or its arrays",
+    ),
+    "FileNotFoundError: The specified path gs://b/run/checkpoint_3 was not found.": (
+        "CKP04",
+        "the checkpoint gs://b/run/checkpoint_3 is not there",
+    ),
+    'HTTP response code 404 with body \'{"message": "No such object: b/run/checkpoint_3/state/_METADATA"}\'': (
+        "CKP32",
+        "the checkpoint gs://b/run/checkpoint_3 was removed while a host restored it",
+    ),
+    "ValueError: NOT_FOUND: Error reading gs://b/run/checkpoint_2/state/_sharding": (
+        "CKP32",
+        "the checkpoint gs://b/run/checkpoint_2 was removed while a host restored it",
+    ),
+    "OSError: [Errno 28] No space left on device: '/data/m/x.tmp'": ("DSK01", "a host had no space left on a disk"),
+    "OSError: [Errno 122] Disk quota exceeded": ("DSK01", "a host used up its quota of a disk"),
+    "OSError: [Errno 30] Read-only file system: '/data/m'": ("DSK01", "a host wrote to a disk that is read-only"),
     "tmp parameter does not exist": ("CKP13", "an unfinished checkpoint was removed while it was written"),
     "NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
     "gs://b/run/checkpoint_5/train_ds-002-of-004": ("CKP16", "the checkpoint has no data position of host 002 of 004"),

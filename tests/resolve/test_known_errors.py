@@ -21,6 +21,7 @@ from t5x_harness.resolve.known_errors import KNOWN_ERRORS, reword
 from t5x_harness.rulebook.codes import RUN_CODES
 from t5x_harness.rulebook.rules import all_codes
 from t5x_harness.spec import Stage
+from t5x_harness.symptoms.table import symptom_codes
 
 BYTES = seqio.Feature(seqio.ByteVocabulary())
 PAIR = {"inputs": BYTES, "targets": BYTES}
@@ -297,6 +298,45 @@ RECORDED = [
         "no space left on the disk of /data/m/checkpoint_2/state/_sharding",
     ),
     ("[Errno 28] No space left on device: '/data/m/x.tmp'", "RUN01", "no space left on the disk of /data/m/x.tmp"),
+    ("[Errno 122] Disk quota exceeded: '/data/m/x'", "RUN01", "on the disk of /data/m/x: Disk quota exceeded"),
+    ("[Errno 30] Read-only file system: '/data/m'", "RUN01", "/data/m cannot be used: Read-only file system"),
+    ("/data/m/train; Permission denied", "RUN01", "/data/m/train cannot be used: Permission denied"),
+    (
+        "Metadata file (named _METADATA) does not exist at gs://b/run/checkpoint_3/state.",
+        "CKP31",
+        "orbax takes gs://b/run/checkpoint_3 for unfinished, as it has no commit_success.txt",
+    ),
+    (
+        "gs://b/run/checkpoint_3 is not a checkpoint: it has no folder 'state'. Steps in gs://b/run: [2]",
+        "CKP31",
+        "orbax removed gs://b/run/checkpoint_3 as unfinished, or its arrays while another job saved it",
+    ),
+    (
+        "NOT_FOUND: Error reading gs://b/run/checkpoint_2/state/_sharding",
+        "CKP32",
+        "gs://b/run/checkpoint_2 was removed",
+    ),
+    ("Found incomplete checkpoint at gs://b/x/checkpoint_3.", "CKP31", "orbax takes gs://b/x/checkpoint_3 for"),
+    (
+        'DATA_LOSS: Error opening "zarr" driver: Error reading "target.scale/.zarray" in OCDBT database at '
+        "gs://b/run/checkpoint_3/state/: Error decoding gs://b/run/checkpoint_3/state/manifest.ocdbt: Error decoding "
+        "manifest: Length in header (113) does not match actual length (56); at byte 12 [tensorstore_spec='{}']",
+        "CKP27",
+        "the checkpoint gs://b/run/checkpoint_3 is damaged: Error decoding manifest: Length in header",
+    ),
+    (
+        'OUT_OF_RANGE: Error opening "zarr" driver: Error reading "enc.kernel/.zarray" in OCDBT database at local '
+        'file "/m/checkpoint_3/state/": Error reading Byte range [0, 549) of local file "/m/checkpoint_3/state/d/89": '
+        "Requested byte range [0, 549) is not valid for value of size 274 [tensorstore_spec='{}']",
+        "CKP27",
+        "the checkpoint /m/checkpoint_3 is damaged: Requested byte range [0, 549) is not valid for value",
+    ),
+    (
+        'Error executing an HTTP request: HTTP response code 404 with body \'{"message": "No such object: '
+        "b/run/checkpoint_3/state/_METADATA\"}'",
+        "CKP32",
+        "the checkpoint gs://b/run/checkpoint_3 was removed while it was restored",
+    ),
     ("/data/m/events.out; No space left on device", "RUN01", "no space left on the disk of /data/m/events.out"),
     ("/gcs/b/run/checkpoint_10.tmp-1700000000; Too many open files", "CKP12", "here /gcs/b/run/checkpoint_10.tmp-17"),
     ("Unexpected total_steps (20000) < checkpoint step  (1000000).", "CKP01", "TRAIN_STEPS is 20000, and"),
@@ -372,7 +412,7 @@ def test_orbax_at_gs_without_its_client() -> None:
 
 
 def test_every_code_of_the_table_has_a_page() -> None:
-    assert {known.code for known in KNOWN_ERRORS} <= {*all_codes(), *RUN_CODES}
+    assert {known.code for known in KNOWN_ERRORS} <= {*all_codes(), *RUN_CODES, *symptom_codes()}
 
 
 def test_what_a_generator_raises_is_reported_without_tensorflows_wrapping() -> None:

@@ -1,4 +1,4 @@
-"""CKP22, CKP24 and CKP26: folders and state that orbax removes, loses or cannot restore when a job restarts."""
+"""CKP22, CKP24, CKP26 and CKP31: folders and state that orbax removes, loses or cannot restore when a job restarts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from t5x_harness.buckets.folders import COMMITTED
+from t5x_harness.buckets.checkpoints import is_committed
+from t5x_harness.buckets.folders import COMMITTED, LocalFolder
 from t5x_harness.findings.rule import FILES, Found, Rule, training
-from t5x_harness.resolve.output_folder import local_copy, model_dir
+from t5x_harness.resolve.output_folder import JobOutputFolder, local_copy, model_dir
 from t5x_harness.spec import Mode, Severity
+from t5x_harness.upstream.orbax import takes_for_bucket
 
 if TYPE_CHECKING:
     from t5x_harness.plan.planned import Planned
 
 _CHECKPOINT = re.compile(r"checkpoint_\d+(\.orbax-checkpoint-tmp-.+)?")
 _MOST_NAMED = 3
+_UNFINISHED = {**FILES, "buckets/my-bucket/first/checkpoint_500/state/d": ""}
 _LEFT = {**FILES, "buckets/my-bucket/first/train/events.out.tfevents.1": ""}
 
 
@@ -84,6 +87,71 @@ def removed_folder(plan: Planned) -> Iterator[Found]:
         f"folders at gs:// as unfinished checkpoints, {when}"
     )
     yield Found(message, key, _fix(plan, local), severity=Severity.ERROR if is_lost else Severity.WARNING)
+
+
+@Rule(
+    "CKP31",
+    "checkpoint in a bucket without its commit file",
+    why=(
+        "At gs://, orbax writes `commit_success.txt` last. A checkpoint without it was not finished, or was copied by "
+        "hand without this file. T5X takes the newest folder anyway: the job stops with `Metadata file (named "
+        "_METADATA) does not exist` or `Found incomplete checkpoint`, and orbax removes the folder from MODEL_DIR, so "
+        "that the next start silently goes on from an older one. Versions of orbax that take /gcs/ for a bucket do the "
+        "same there. Seen in buckets that `gcs_root` gives."
+    ),
+    bad=training("MODEL_DIR = 'gs://my-bucket/first'", files=_UNFINISHED, at="MODEL_DIR"),
+    good=training("MODEL_DIR = 'gs://my-bucket/second'", files=_UNFINISHED),
+)
+def uncommitted_checkpoint(plan: Planned) -> Iterator[Found]:
+    """Finds checkpoints in orbax layout that orbax takes for unfinished: in MODEL_DIR, or the one to restore."""
+    written = model_dir(plan.config)
+    if written is not None and takes_for_bucket(written.path) and plan.uses_orbax:
+        yield from _uncommitted_in(written)
+    start = plan.start
+    if not start.resumes and plan.uses_orbax and (local := unfinished_in_bucket(start.checkpoint)):
+        message = f"{start.checkpoint} has no {COMMITTED}: T5X stops with `Found incomplete checkpoint`"
+        yield Found(message, start.key, _how_to_commit(str(start.checkpoint), local) or "restore another checkpoint")
+
+
+def unfinished_in_bucket(checkpoint: str | None) -> Path | None:
+    """Returns where a checkpoint in a bucket is on this machine's disk if orbax takes it for unfinished."""
+    local = local_copy(checkpoint) if checkpoint is not None and takes_for_bucket(checkpoint) else None
+    return local if local is not None and _is_uncommitted(local) else None
+
+
+def _uncommitted_in(folder: JobOutputFolder) -> Iterator[Found]:
+    """Yields the finding for the newest checkpoint in MODEL_DIR that has no commit file."""
+    from t5x_harness.plan.checkpoint_source import checkpoint_steps
+
+    local, steps = local_copy(folder.path), checkpoint_steps(folder.path)
+    wrong = [step for step in steps if local is not None and _is_uncommitted(local / f"checkpoint_{step}")]
+    if local is None or not wrong:
+        return
+    name = f"checkpoint_{wrong[-1]}"
+    older = [step for step in steps if step not in wrong]
+    after = f"goes on from checkpoint_{older[-1]}" if older else "begins anew"
+    is_newest = wrong[-1] == steps[-1]
+    remove = f"gcloud storage rm -r {folder.path}/{name}; T5X then {after}"
+    then = f"this start of the job dies of it, and the next one {after}" if is_newest else "nothing says so"
+    yield Found(
+        f"{folder.path}/{name} has no {COMMITTED}, so orbax removes it as unfinished; {then}",
+        folder.key,
+        _how_to_commit(f"{folder.path}/{name}", local / name)
+        or f"if no other job is saving there, remove it first: {remove}",
+        severity=Severity.ERROR if is_newest else Severity.WARNING,
+    )
+
+
+def _is_uncommitted(checkpoint: Path) -> bool:
+    return (checkpoint / "state").is_dir() and not (checkpoint / COMMITTED).exists()
+
+
+def _how_to_commit(path: str, local: Path) -> str:
+    """Returns how to mark a checkpoint as finished that was written to its end; empty if it was not."""
+    if not is_committed(LocalFolder(local.parent), local.name):
+        return ""
+    create = f"touch {COMMITTED} && gcloud storage cp {COMMITTED} {path}/"
+    return f"it was written to its end, and copied without this file: {create}"
 
 
 def _removed(folder: Path) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.findings.rule import FILES, Example, Found, Rule, restored_from, trained, training
 from t5x_harness.lint.rules.restoring import CKP04, CKP05, CKP17, CKP18, CKP19
+from t5x_harness.plan.rules.restarts import unfinished_in_bucket
 from t5x_harness.spec import Mode, Severity
 
 if TYPE_CHECKING:
@@ -64,9 +65,16 @@ other_layout = _start_rule(CKP08, "OtherLayout")
 )
 def damaged_checkpoint(plan: Planned) -> Iterator[Found]:
     """Finds unreadable metadata, or the first array that cannot be read."""
-    if plan.fit is not None and plan.fit.damage:
+    from t5x_harness.plan.checkpoint_source import checkpoint_steps
+
+    if plan.fit is not None and plan.fit.damage and not unfinished_in_bucket(plan.start.checkpoint):
         message = f"the checkpoint {plan.start.checkpoint} is damaged: {plan.fit.damage}"
-        yield Found(message, plan.start.key, "copy it again from where it was written, or name another checkpoint")
+        fix = "copy it again from where it was written, or name another checkpoint"
+        if plan.start.resumes:
+            older = [step for step in checkpoint_steps(str(plan.start.path)) if step != plan.start.step]
+            then = f"goes on from checkpoint_{older[-1]}" if older else "begins anew"
+            fix = f"copy it again from where it was written, or move it out of {plan.start.path}: T5X then {then}"
+        yield Found(message, plan.start.key, fix)
 
 
 @Rule(

@@ -64,7 +64,8 @@ def earlier_checkpoint(run: Resolved) -> Iterator[Found]:
     severity=Severity.WARNING,
     why=(
         "Such a folder is left by a job that died while it saved, or belongs to one that is running. Two jobs in one "
-        "MODEL_DIR delete each other's unfinished checkpoints and die of it, at random."
+        "MODEL_DIR delete each other's unfinished checkpoints and die of it, at random. At gs://, a job may report a "
+        "checkpoint as saved whose arrays another one had orbax remove."
     ),
     bad=training(_MODEL_DIR, files={**FILES, "model/checkpoint_500.orbax-checkpoint-tmp-7/part": ""}, at="MODEL_DIR"),
     good=training(_MODEL_DIR),
