@@ -299,6 +299,13 @@ KNOWN_ERRORS = (
         "copy it again from where it was written, or move it away: T5X then restores the one before",
     ),
     KnownError(
+        "RUN01",
+        r"Error writing \S+ in OCDBT database at (\S+?/checkpoint_\d+)/\S*: Non-unique file id",
+        "{1} could not be saved: the bucket refused the precondition of an upload (412), and tensorstore took the file "
+        "for another writer's",
+        "start the job again: it goes on from the checkpoint before",
+    ),
+    KnownError(
         "CKP32",
         r"No such object: (\S+?/checkpoint_\d+)/state/|NOT_FOUND: Error reading gs://(\S+?/checkpoint_\d+)/state/",
         "the checkpoint gs://{1}{2} was removed while it was restored",
