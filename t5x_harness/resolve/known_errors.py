@@ -279,6 +279,13 @@ KNOWN_ERRORS = (
         "fallback_to_scratch = True",
     ),
     KnownError(
+        "RUN01",
+        r"PyFunc is stateful",
+        "the position in the data cannot be saved: a source of it is a Python function or generator, whose state "
+        "TensorFlow does not know",
+        "bind utils.SaveCheckpointConfig.save_dataset = False, or read from files or from a cache",
+    ),
+    KnownError(
         "CKP31",
         r"Metadata file \(named _METADATA\) does not exist at ((?:gs:/|/gcs)/\S+?)/state\b"
         r"|Found incomplete checkpoint at (\S+?)\.?(?:\s|$)",

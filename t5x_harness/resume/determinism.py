@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from t5x_harness.resume.comparison import scalar_differences
-from t5x_harness.resume.history import History, State, different
+from t5x_harness.resume.history import History, Life, State, different
 from t5x_harness.spec import Reason, RunResult, Severity, Stage
 
 _OF_OTHER_STAGES = ("eval/", "infer/")
@@ -20,6 +20,7 @@ class Again(enum.StrEnum):
     SAME = "the same once more"
     MESH = "on another mesh"
     RESUMED = "killed and resumed"
+    HOSTS = "on another number of hosts"
 
 
 class Part(enum.Enum):
@@ -93,6 +94,13 @@ def with_parameters(training: RecordedTraining, result: RunResult) -> RecordedTr
 
     stored = read_t5x(result.checkpoints[-1].path)
     return dataclasses.replace(training, parameters=(sorted(stored.tensors), stored.read))
+
+
+def beginning(training: RecordedTraining) -> RecordedTraining:
+    """Returns only the state that a training began with, which does not depend on the data."""
+    first = training.history.lives[0]
+    life = Life(first.began, {first.began: first.states[first.began]})
+    return RecordedTraining(training.name, History([life]))
 
 
 def first_difference(
@@ -215,7 +223,9 @@ def explained(difference: FirstDifference, again: Again, result: RunResult) -> s
     """
     if again is Again.RESUMED and (said := said_by_resume(result)):
         return said
-    if again is Again.MESH:
+    if again is Again.HOSTS:
+        cause, fix = "the initial values depend on the host", "look for jax.process_index and the clock in the model"
+    elif again is Again.MESH:
         cause, fix = _of_mesh(difference, result)
     elif difference.part is Part.BATCH:
         cause, fix = _of_data(difference)
@@ -257,8 +267,9 @@ def _of_data(difference: FirstDifference) -> tuple[str, str]:
 def _of_mesh(difference: FirstDifference, result: RunResult) -> tuple[str, str]:
     if difference.part is Part.BATCH:
         return (
-            "the data depends on the mesh",
-            "look for jax.device_count, process_index and shard_info in sources and preprocessors",
+            "the data depends on the mesh, or another number of hosts reads it, each of which has a part of its own",
+            "look for jax.device_count, process_index and shard_info in sources and preprocessors, or name a mesh with "
+            "as many hosts",
         )
     if binding := _hardware_rng(result):
         return "the hardware's generator gives other numbers where arrays are divided in another way", binding

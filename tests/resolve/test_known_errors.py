@@ -316,6 +316,12 @@ RECORDED = [
         "CKP32",
         "gs://b/run/checkpoint_2 was removed",
     ),
+    (
+        "{{function_node __wrapped__SerializeIterator_device_/job:localhost/replica:0/task:0/device:CPU:0}} PyFunc is "
+        "stateful. [Op:SerializeIterator] name: ",
+        "RUN01",
+        "the position in the data cannot be saved: a source of it is a Python function or generator",
+    ),
     ("Found incomplete checkpoint at gs://b/x/checkpoint_3.", "CKP31", "orbax takes gs://b/x/checkpoint_3 for"),
     (
         'DATA_LOSS: Error opening "zarr" driver: Error reading "target.scale/.zarray" in OCDBT database at '

@@ -15,6 +15,7 @@ from t5x_harness.resume.determinism import (
     FirstDifference,
     Part,
     RecordedTraining,
+    beginning,
     explained,
     first_difference,
     unseeded,
@@ -144,6 +145,15 @@ def test_what_the_stage_resume_found_is_the_cause_of_a_difference_after_a_restar
     difference = FirstDifference(Part.BATCH, 2, "example 0 of the batch", ("a", "b"))
     text = explained(difference, Again.RESUMED, result(resume=resume))
     assert text == "RES03: the data begins anew\nfix: bind save_dataset = True"
+
+
+def test_trainings_on_other_hosts_are_compared_by_how_they_begin(tmp_path: Path, first: RecordedTraining) -> None:
+    other = training(tmp_path, "pod", life(0, 4, rows="part of a host", at_1=state(1, other="!")))
+    assert first_difference(beginning(first), beginning(other), 1e-4) is None
+    found = first_difference(beginning(first), beginning(training(tmp_path, "bad", life(0, 4, at_0=state(9)))), 1e-4)
+    assert found is not None
+    assert (found.part, found.step) == (Part.START, 0)
+    assert explained(found, Again.HOSTS, result()).startswith("likely cause: the initial values depend on the host")
 
 
 def test_a_config_without_seeds_is_not_deterministic() -> None:
