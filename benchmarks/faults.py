@@ -1,18 +1,19 @@
 """Ends a tiny training, and an inference, at every moment, in every way and on every storage, and says what happened.
 
-    python benchmarks/faults.py [--moments save,infer] [--storages gs://] [--write docs/resume.md]
+    python benchmarks/faults.py [--moments save,infer] [--storages gs://] [--keep cells.json] [--write docs/resume.md]
 
 Each cell of the table is a fault that the stage resume brings to a process of a run; the process is started again and
 compared with one that ran through. All faults of a storage are compared with one reference. The table has a row for
-each moment, storage and number of hosts.
+each moment, storage and number of hosts. A file of cells keeps what was measured: a later call goes on with the others.
 """
 
 import argparse
 import itertools
-import sys
+import json
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,17 +67,21 @@ Cell = tuple[str, str, str]
 """A storage, a moment and a way."""
 
 
-def outcomes(storage: str, moments: Sequence[str], infers: bool) -> Iterator[tuple[Cell, str]]:
-    """Runs a config on a storage, brings it each fault, and yields the result of each."""
+def measure(storage: str, cells: Sequence[Cell], *, infers: bool, keep: Callable[[Cell, str], None]) -> None:
+    """Runs a config on a storage, brings it the fault of each cell, and passes on the result of each as it comes."""
     from t5x_harness.runs.pool import run_specs
-    from t5x_harness.spec import Fault, RunSpec, Stage
+    from t5x_harness.spec import Fault, RunSpec
 
-    cells = list(itertools.product(moments, WAYS))
-    faults = [Fault.from_text(order(moment, how)) for moment, how in cells]
+    faults = [Fault.from_text(order(moment, how)) for _, moment, how in cells]
     text = MODEL.format(mode="infer", run="infer", task="sample_classify") + INFER if infers else ""
     text = text or MODEL.format(mode="train", run="pretrain", task="sample_classify") + TRAIN
     if folder := STORAGES[storage]:
         text += f"{'INFER_OUTPUT_DIR' if infers else 'MODEL_DIR'} = '{folder}/out'\n"
+
+    def progress(event: Mapping[str, Any]) -> None:
+        if event.get("stage") == "resume" and "note" in event:
+            keep(cells[event["step"] - 1], event["note"].partition(": ")[2])
+
     with tempfile.TemporaryDirectory() as name:
         file = Path(name, "infer.gin" if infers else "train.gin")
         file.write_text(text, encoding="utf-8")
@@ -84,12 +89,9 @@ def outcomes(storage: str, moments: Sequence[str], infers: bool) -> Iterator[tup
         spec = RunSpec((file.name,), search_paths=(str(ROOT / "sample_tasks/configs"),), slice="v3:1x1", cwd=name)
         spec = spec.with_settings(full_size=True, campaign=0, times=len(faults), gcs_root=f"{name}/buckets")
         with mock.patch("t5x_harness.resume.campaign.draw", return_value=faults):
-            (result,) = run_specs([spec], Path(name, "runs"))
-        facts = {fact: value for stage in result.stages if stage.stage is Stage.RESUME for fact, value in stage.facts}
-        for finding in {f for stage in result.stages for f in stage.findings}:
+            (result,) = run_specs([spec], Path(name, "runs"), ahead=0, on_progress=lambda _: progress)
+        for finding in {f for stage in result.stages for f in stage.errors}:
             print(finding.code, finding.message, finding.fix, flush=True)
-    for number, (moment, how) in enumerate(cells, start=1):
-        yield (storage, moment, how), facts.get(f"fault {number}", ": no result").partition(": ")[2]
 
 
 def order(moment: str, how: str) -> str:
@@ -99,11 +101,12 @@ def order(moment: str, how: str) -> str:
 
 
 def table(found: Mapping[Cell, str], moments: Sequence[str], storages: Sequence[str]) -> str:
-    """Returns a Markdown table of what happened."""
+    """Returns a Markdown table of what happened, with a row for each moment and storage that was measured."""
     lines = [f"| moment | storage | hosts | {' | '.join(f'`{how}`' for how in WAYS)} |", "|---" * (3 + len(WAYS)) + "|"]
     for moment, storage, hosts in itertools.product(moments, storages, HOSTS):
-        cells = " | ".join(found[storage, moment, how] for how in WAYS)
-        lines.append(f"| `{moment}` | {storage} | {hosts} | {cells} |")
+        if all((storage, moment, how) in found for how in WAYS):
+            cells = " | ".join(found[storage, moment, how] for how in WAYS)
+            lines.append(f"| `{moment}` | {storage} | {hosts} | {cells} |")
     return "\n".join(lines)
 
 
@@ -111,21 +114,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--moments", default=",".join((*TRAINED, *INFERRED)))
     parser.add_argument("--storages", default=",".join(STORAGES))
+    parser.add_argument("--keep", type=Path, help="JSON file with the cells that were measured")
     parser.add_argument("--write", type=Path, help="Markdown file whose table between the two markers is replaced")
     arguments = parser.parse_args()
     moments, storages = arguments.moments.split(","), arguments.storages.split(",")
-    found: dict[Cell, str] = {}
+    kept = json.loads(arguments.keep.read_text()) if arguments.keep and arguments.keep.exists() else []
+    found: dict[Cell, str] = {(storage, moment, how): outcome for storage, moment, how, outcome in kept}
+
+    def keep(cell: Cell, outcome: str) -> None:
+        print(*cell, outcome, sep=" | ", flush=True)
+        found[cell] = outcome
+        if arguments.keep:
+            arguments.keep.write_text(json.dumps([[*each, result] for each, result in found.items()], indent=0))
+
     for storage, of_kind in itertools.product(storages, (TRAINED, INFERRED)):
-        if wanted := [moment for moment in moments if moment in of_kind]:
-            for cell, outcome in outcomes(storage, wanted, infers=of_kind is INFERRED):
-                print(*cell, outcome, sep=" | ", flush=True)
-                found[cell] = outcome
+        wanted = itertools.product([storage], [moment for moment in moments if moment in of_kind], WAYS)
+        if cells := [cell for cell in wanted if cell not in found]:
+            measure(storage, cells, infers=of_kind is INFERRED, keep=keep)
     print(result := table(found, moments, storages))
     if arguments.write:
         text = arguments.write.read_text(encoding="utf-8")
         head, tail = text.split("<!-- faults -->")[0], text.split("<!-- /faults -->")[1]
         arguments.write.write_text(f"{head}<!-- faults -->\n{result}\n<!-- /faults -->{tail}", "utf-8")
-    sys.exit("no result" in result)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,9 @@ def compare_results(
       again: a function that repeats the reference, before a difference counts as a mistake.
       report: the report of the stage.
     """
+    if not (reference.lives and reference.lives[-1] and resumed.lives):
+        report.unproved, report.exercised = "the model was run over nothing that could be recorded", 1
+        return 0
     through, last = reference.lives[-1], resumed.lives[-1]
     twice = sum(map(len, resumed.lives)) - len(through)
     unit = "chunk" if mode is Mode.INFER else "pass of the model"

@@ -11,7 +11,7 @@ from t5x_harness.resume.history import History
 from t5x_harness.resume.repeater import Repeater, TrainingEnd, complete_checkpoints
 from t5x_harness.resume.restart import Restart, Restarted, in_words
 from t5x_harness.resume.results import Results, compare_results
-from t5x_harness.spec import Mode, Moment, RunSpec, Stage, StageResult
+from t5x_harness.spec import Mode, RunSpec, Stage, StageResult
 from t5x_harness.workers.errors import WorkerError
 
 _SHOWN = 3
@@ -142,8 +142,6 @@ def _compare_files(
 ) -> None:
     """Adds what the metrics and the checkpoints show, if all states are equal after the restart at step ``began``."""
     resumed, saved_itself = restarted.end.metrics, restarted.saved_itself
-    # A trainer that answers SIGTERM saves in place of the evaluation that may be due at this step.
-    misses_evaluation = restarted.fault.during is Moment.EVAL or saved_itself
     found = {tag: {int(step): value for step, value in steps.items()} for tag, steps in resumed.items()}
     wanted = {tag: steps for tag, steps in metrics.items() if not tag.startswith(("eval/", "infer/"))}
     training = repeater.training
@@ -152,7 +150,8 @@ def _compare_files(
     for tag, step, text in scalar_differences(wanted, found):
         is_evaluation = tag.startswith(("training_eval/", "inference_eval/"))
         is_removed = training.is_in_bucket and step <= began
-        is_lost = is_removed or (misses_evaluation and step == began and is_evaluation)
+        # T5X saves first, or a trainer that answers SIGTERM saves instead; and another thread writes what was measured.
+        is_lost = is_removed or (step == began and is_evaluation)
         (lost if is_lost and step not in found.get(tag, {}) else differences).append(text)
     if lost and training.is_in_bucket:
         report.fact("lost", f"the metrics up to step {began}: a restart removes them in a bucket (CKP26)")

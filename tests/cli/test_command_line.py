@@ -180,6 +180,8 @@ def test_a_folder_stands_for_the_run_configs_below_it(folder: Path, harness: Any
          "--model_dir m for 2 runs: two runs cannot write into one folder; run them one at a time"),
         (["run", "run.gin", "--model_dir=run.gin"], "is a file"),
         (["plan", "run.gin", "--slice=v3-9"], "argument --slice: 'v3-9' is not a TPU slice"),
+        (["run", "run.gin", "--times=3"], "--times is the number of faults of --campaign: give --campaign=SEED, too"),
+        (["run", "run.gin", "--campaign=1", "--preempt=save"], "--preempt orders one fault, and --campaign"),
         (["lint", "empty"], "empty: no run config there, but no gin file"),
     ],
 )  # fmt: skip
