@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from t5x_harness.pods.stall import Place
 from t5x_harness.pods.unity import on_host
 from t5x_harness.spec import Outcome
 from t5x_harness.symptoms.recognize import recognize
@@ -41,7 +42,7 @@ class HostEnd:
       reply: what the call returned, if it did.
       error: what it raised, if it did.
       is_killed: whether it was ended because another host had ended.
-      stuck_at: where it was when no host went on any more, if that ended it; empty if it waited for others.
+      stuck_at: where it was when no host went on any more, if that ended it.
     """
 
     number: int
@@ -50,7 +51,7 @@ class HostEnd:
     reply: Any = None
     error: WorkerError | None = None
     is_killed: bool = False
-    stuck_at: str | None = None
+    stuck_at: Place | None = None
 
     @property
     def is_failure(self) -> bool:
@@ -79,7 +80,7 @@ class HostEnd:
         if self.is_killed or not self.is_failure:
             kind = 4
         elif self.stuck_at is not None:
-            kind = 1 if self.stuck_at else 3
+            kind = 3 if self.stuck_at.waits else 1
         elif isinstance(self.error, RunTimedOut):
             kind = 2
         else:
@@ -126,12 +127,19 @@ def _lost(cause: HostEnd, others: Sequence[HostEnd]) -> str:
 
 def _stuck(method: str, cause: HostEnd, ends: Sequence[HostEnd]) -> str:
     done = [end.number for end in ends if end.stuck_at is None]
-    waiting = [end for end in ends if end.stuck_at == ""]
-    if cause.stuck_at:
-        where = f"host {cause.number} of {len(ends)}{_did(cause)} does not go on, at {cause.stuck_at}"
+    waiting = [end for end in ends if end.stuck_at is not None and end.stuck_at.waits]
+    if cause.stuck_at is not None and not cause.stuck_at.waits:
+        where = f"host {cause.number} of {len(ends)}{_did(cause)} does not go on, at {cause.stuck_at.line}"
         return f"{where}; {_hosts([end.number for end in waiting])} for it" if waiting else where
-    first = f"{_hosts([end.number for end in waiting])} for others{_did(waiting[0])}"
-    return f"{first}, but {method} has ended on {_list(done)}" if done else f"{first}, and none comes"
+    if done:
+        at = f" at {cause.stuck_at.line}" if cause.stuck_at and cause.stuck_at.line else ""
+        waits = f"{_hosts([end.number for end in waiting])} for others{_did(cause)}{at}"
+        return f"{waits}, but {method} has ended on {_list(done)}"
+    lines = {end.stuck_at.line: [] for end in waiting if end.stuck_at is not None}  # type: dict[str, list[int]]
+    for end in waiting:
+        lines[end.stuck_at.line if end.stuck_at else ""].append(end.number)
+    places = ", ".join(f"{_hosts(numbers)} at {line or 'an unknown place'}" for line, numbers in lines.items())
+    return f"all hosts wait for each other{_did(cause)}: {places}"
 
 
 def _did(end: HostEnd) -> str:

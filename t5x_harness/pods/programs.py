@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -72,9 +73,11 @@ def say(line: str) -> None:
 
 def _status_of(pid: int) -> int:
     while True:
-        with contextlib.suppress(KeyboardInterrupt):  # the process that started the hosts has it, too
+        try:
             _, status = os.waitpid(pid, 0)
             return os.waitstatus_to_exitcode(status)
+        except KeyboardInterrupt:  # Ctrl-C reaches the other process, too, but a signal to this one does not
+            processes.kill_quietly(pid, signal.SIGINT)
 
 
 def _run(words: Sequence[str], environment: Mapping[str, str], slice_: Slice) -> int:

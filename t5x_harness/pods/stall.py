@@ -1,5 +1,6 @@
 """Notices that no host of a pod does anything any more, and finds out where each of them is."""
 
+import dataclasses
 import itertools
 import os
 import re
@@ -27,6 +28,20 @@ _WAITS = ("multihost_utils.py", "/jax/", "/jaxlib/", "/orbax/")
 _INNERMOST = 3
 
 
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a host is.
+
+    Attributes:
+      line: the innermost line of the user's code, or else of a library's, such as ``data.py:12 in rows``; empty if it
+        is not known.
+      waits: whether it waits for other hosts in a collective there.
+    """
+
+    line: str
+    waits: bool
+
+
 class StallWatch:
     """Observes the processes of the hosts.
 
@@ -41,7 +56,7 @@ class StallWatch:
         self._seen: deque[tuple[float, int]] = deque()
         self._of: tuple[int, ...] = ()
 
-    def places(self, waiting: Collection[int], now: float) -> Mapping[int, str]:
+    def places(self, waiting: Collection[int], now: float) -> Mapping[int, Place]:
         """Returns where each host is, if none of them has used a core for some seconds; else nothing.
 
         A program that a host has started works for it, and storage that fails for a while is tried again: such hosts
@@ -51,8 +66,6 @@ class StallWatch:
           waiting: the numbers of the hosts whose call has not ended.
           now: the time, in seconds.
 
-        Returns:
-          A place such as ``data.py:12 in rows`` by the number of each host; empty for one that waits for others.
         """
         of = tuple(waiting)
         if not self._are_idle(of, now) or any(_has_children(self._hosts[number].pid) for number in of):
@@ -83,20 +96,20 @@ def main_thread(stacks: str) -> str:
     return next((part for part in parts if f'{ENTRY_FILE}"' in part), "")
 
 
-def own_place(stack: str) -> str:
-    """Returns where a thread is: the innermost line of the user's code, or else of any.
+def own_place(stack: str) -> Place:
+    """Returns where a thread is.
 
     Args:
-      stack: the thread's stack, as :mod:`faulthandler` writes it, innermost first.
-
-    Returns:
-      The place; empty if it waits for other hosts in a collective, or if the stack is not known.
+      stack: the thread's stack, as :mod:`faulthandler` writes it, innermost first; empty if it is not known.
     """
     frames = list(_FRAME.finditer(stack))
-    if not frames or any(part in frame["file"] for frame in frames[:_INNERMOST] for part in _WAITS):
-        return ""
-    own = next((frame for frame in frames if not any(part in frame["file"] for part in _LIBRARIES)), frames[0])
-    return f"{own['file']}:{own['line']} in {own['function']}"
+    if not frames:
+        return Place("", waits=True)
+    waits = any(part in frame["file"] for frame in frames[:_INNERMOST] for part in _WAITS)
+    users = (frame for frame in frames if not any(part in frame["file"] for part in _LIBRARIES))
+    others = (frame for frame in frames if not any(part in frame["file"] for part in _WAITS))
+    own = next(users, next(others, frames[0])) if waits else next(users, frames[0])
+    return Place(f"{own['file']}:{own['line']} in {own['function']}", waits)
 
 
 def _ticks(pid: int) -> int:

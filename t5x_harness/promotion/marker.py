@@ -252,9 +252,9 @@ MARKERS = (
     "config under -m aot, or where --t5x-aot names a mode",
     "slice(name='v3-8', hosts='one'): the TPU slice, by name or topology such as v3:4x4, that t5x_run emulates in this "
     "test; with hosts='emulated', each of its hosts is a process",
-    "preempt(at_step=None, during='step', how='kill', grace=30, host=None): the training that t5x_run makes in this "
-    "test is also ended at this moment (step, save, commit, eval, restore, compile) in this way (kill, term, stop, "
-    "gil), on one host of a pod or on all, restarted, and compared with one that ran through",
+    "preempt(at_step=None, during='step', how='kill', grace=30, host=None, on=None): the training that t5x_run makes "
+    "in this test is also ended at this moment (step, save, commit, eval, restore, compile) in this way (kill, term, "
+    "stop, gil), on one host of a pod or on all, restarted, there or elsewhere, and compared with one that ran through",
     "network(): lets this test and its runs reach beyond this machine; smoke tests and runs without it reach loopback "
     "only, unless --t5x-network=allow",
     f"{TPU}({SIGNATURE}): under -m tpu, and any other -m that selects it because of this mark alone, the test is "

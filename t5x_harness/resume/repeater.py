@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from t5x_harness.buckets.checkpoints import finished_checkpoints
 from t5x_harness.buckets.folders import LocalFolder
 from t5x_harness.resume.history import History
-from t5x_harness.spec import Fault, Finding, Mode, RunSpec, Stage
+from t5x_harness.slices.slice import get_slice
+from t5x_harness.spec import Fault, Finding, Hosts, Mode, RunSpec, Stage
 from t5x_harness.system.closing import Closing
 from t5x_harness.system.decode import JsonValue
 from t5x_harness.workers.errors import RunDied
@@ -35,7 +36,7 @@ class Repeatable(JsonValue):
       is_in_bucket: whether it is in a bucket of the emulated Google Cloud.
       standins: the folder of the stand-ins that it read.
       embedding_rows: the number of rows of the model's embedding that they fit; None if it is not known.
-      data_axis: the size of the mesh's data axis.
+      data_axis: the size of the mesh's data axis; None for that of the whole slice.
       examples: the number of examples of each task that evaluations and inferences read; None for all.
       first_step: the step that it started from; 0 for an evaluation or an inference.
       last_step: the step that it ends at; the number of chunks of each task of an inference.
@@ -56,7 +57,7 @@ class Repeatable(JsonValue):
     is_in_bucket: bool
     standins: str
     embedding_rows: int | None
-    data_axis: int
+    data_axis: int | None
     examples: int | None
     first_step: int
     last_step: int
@@ -104,14 +105,14 @@ class Repeater(Closing):
       timeout: the seconds that one training may take; None for no limit.
 
     Attributes:
-      training: the argument.
+      spec: the argument, as is ``training``.
     """
 
     def __init__(
         self, spec: RunSpec, training: Repeatable, start: Start, workspace: Path, timeout: float | None
     ) -> None:
         self.training = training
-        self._spec = spec
+        self.spec = spec
         self._start = start
         self._workspace = workspace
         self._timeout = timeout
@@ -125,29 +126,35 @@ class Repeater(Closing):
         if (process := self._process) is not None:
             process.close()
 
-    def train(self, name: str, fault: Fault | None = None, at_step: int = 0) -> TrainingEnd:
+    def train(self, name: str, fault: Fault | None = None, at_step: int = 0, on: str | None = None) -> TrainingEnd:
         """Trains in a folder, from the newest checkpoint in it.
 
         Args:
           name: the name of the training; each has a folder.
           fault: the fault that ends it; None for none.
           at_step: the first step at which the fault's moment counts.
+          on: another slice, or number of partitions; None for the run's own.
 
         Raises:
           WorkerError: the process ended without a fault.
         """
         self._lives[name] += 1
         folder = self._workspace / Stage.RESUME.value
-        spec = dataclasses.replace(
-            self._spec.with_settings(full_size=True, resume=False, preempt=None, campaign=None, model_dir=None),
-            bindings=(
-                *self._spec.bindings,
-                *self.training.bindings,
-                f"{self.training.output} = {self.address(name)!r}",
-            ),
+        spec, training = self.spec, self.training
+        bindings = (*spec.bindings, *training.bindings, f"{training.output} = {self.address(name)!r}")
+        if on is not None:
+            training = dataclasses.replace(training, data_axis=None)
+            if on.isdecimal():
+                bindings = (*bindings, f"partitioning.PjitPartitioner.num_partitions = {on}")
+            else:
+                spec = dataclasses.replace(spec, slice=on)
+        hosts = spec.settings.hosts if get_slice(spec.slice).hosts > 1 else Hosts.ONE
+        spec = spec.with_settings(
+            full_size=True, resume=False, preempt=None, campaign=None, model_dir=None, hosts=hosts
         )
+        spec = dataclasses.replace(spec, bindings=bindings)
         factory = FACTORY if self.training.mode is Mode.TRAIN else _OF_RESULTS
-        process = self._start(factory, folder / f"{name}-run", spec, training=self.training.to_json())
+        process = self._start(factory, folder / f"{name}-run", spec, training=training.to_json())
         self._process = process
         if self._closed:
             process.close()

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
 from t5x_harness.resume.repeater import Repeatable, Repeater, TrainingEnd
-from t5x_harness.spec import Fault, Finding, Mode, Moment, Severity, Stage
+from t5x_harness.slices.slice import SliceError, get_slice
+from t5x_harness.spec import Fault, Finding, Hosts, Mode, Moment, RunSpec, Severity, Stage
 from t5x_harness.system.closing import Closing
 
 
@@ -92,6 +93,9 @@ def _restarted(repeater: Repeater, done: Restarted) -> Restarted:
         message = f"{fault} cannot come: the mode {training.mode} has no such moment"
         done.finding = _no_fault(message, f"order it for {', '.join(moments)}")
         return done
+    if (wrong := _misplaced(fault, repeater.spec)) is not None:
+        done.finding = wrong
+        return done
     at_step = _step_of(fault, training)
     if at_step is None:
         last = training.last_step
@@ -115,13 +119,28 @@ def _restarted(repeater: Repeater, done: Restarted) -> Restarted:
         done.facts.append(("ended", f"by {ordered.how}, {end.moment}{left}{by_itself}"))
     if unfinished := repeater.unfinished(done.name):
         done.facts.append(("left unfinished", ", ".join(unfinished)))
-    done.end = repeater.train(done.name)
+    done.end = repeater.train(done.name, on=fault.on)
     if done.end.finding is not None and unfinished and training.is_in_bucket:
         # T5X's own: it takes the unfinished checkpoint for one, and has removed it when it starts for the second time.
         done.facts.append((FIRST_RESTART, f"died: {done.end.finding.message}"))
-        done.end = repeater.train(done.name)
+        done.end = repeater.train(done.name, on=fault.on)
     done.finding = done.end.finding
     return done
+
+
+def _misplaced(fault: Fault, spec: RunSpec) -> Finding | None:
+    """Returns the finding about a host that the run does not have, or a slice that there is not."""
+    hosts = get_slice(spec.slice).hosts if spec.settings.hosts is Hosts.EMULATED else 1
+    if fault.host is not None and fault.host >= hosts:
+        has = f"{spec.slice} has hosts 0 to {hosts - 1}" if hosts > 1 else "the run is one process"
+        fix = "leave the host out, or emulate the hosts of a slice that has it: --hosts (pytest: --t5x-hosts=emulated)"
+        return _no_fault(f"{fault} cannot come: {has}", fix)
+    if fault.on is not None and not fault.on.isdecimal():
+        try:
+            get_slice(fault.on)
+        except SliceError as error:
+            return _no_fault(f"{fault} cannot come: {error}", "name a slice, or a number of partitions")
+    return None
 
 
 def _no_fault(message: str, fix: str) -> Finding:

@@ -105,6 +105,7 @@ class Comparer:
             training.saves_dataset,
             training.save_dtype,
             training.hardware_rng,
+            restarted.fault.on or "",
         )
         compared = compare(self._reference, resumed, expected, self._again)
         report.facts += compared.facts.items()

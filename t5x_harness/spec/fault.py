@@ -60,6 +60,8 @@ class Fault(JsonValue):
       how: how the process is ended.
       grace: the seconds until a process that was not ended at once is killed.
       host: the number of the host of a pod that it comes to; None for all of them at once.
+      on: where the training is restarted, a slice such as ``v4-8``, or a number of partitions such as ``4``; None for
+        where it was.
     """
 
     at_step: int | None = None
@@ -67,6 +69,7 @@ class Fault(JsonValue):
     how: Ending = Ending.KILL
     grace: float = _GRACE
     host: int | None = None
+    on: str | None = None
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
@@ -84,9 +87,12 @@ class Fault(JsonValue):
                 raise ValueError(f"{name} must be a whole number from 0 up, not {number!r}")
         if type(grace) not in (int, float) or not 0 <= grace < 3600:
             raise ValueError(f"grace must be a number of seconds below 3600, not {grace!r}")
+        on = given.get("on")
+        if on is not None and (not isinstance(on, str) or not on):
+            raise ValueError(f"on must be the name of a slice, or a number of partitions as text, not {on!r}")
         during = _choice("during", given.get("during", Moment.STEP), Moment)
         how = _choice("how", given.get("how", Ending.KILL), Ending)
-        return cls(step, Moment(during), Ending(how), float(grace), host)
+        return cls(step, Moment(during), Ending(how), float(grace), host, on)
 
     @classmethod
     def from_text(cls, text: str) -> Self:
@@ -108,7 +114,8 @@ class Fault(JsonValue):
         step = "" if self.at_step is None else f",at_step={self.at_step}"
         grace = "" if self.grace == _GRACE else f",grace={self.grace:g}"
         host = "" if self.host is None else f",host={self.host}"
-        return f"during={self.during},how={self.how}{step}{grace}{host}"
+        on = "" if self.on is None else f",on={self.on}"
+        return f"during={self.during},how={self.how}{step}{grace}{host}{on}"
 
 
 def _number(text: str) -> int | float | str:

@@ -169,8 +169,8 @@ class RunSettings(JsonValue):
     preempt: str | None = option(
         None,
         "how the stage resume, which this turns on, ends the training: during=step, save, commit, eval, infer, restore "
-        "or compile; how=kill, term, stop or gil; at_step=N; grace=SECONDS until it is killed; host=N of a pod. Such "
-        "as during=save,how=term",
+        "or compile; how=kill, term, stop or gil; at_step=N; grace=SECONDS until it is killed; host=N of a pod; "
+        "on=SLICE or PARTITIONS to go on with. Such as during=save,how=term",
         "by SIGKILL, one step after the first checkpoint",
         pytest=True,
         form=OptionForm.FAULT,

@@ -28,6 +28,8 @@ WRONG_FAULTS = {
     "how": (*wrong_objects("str"), "sigkill"),
     "at_step": (True, -1, 0.5, "3", [3]),
     "grace": (True, -1, math.nan, math.inf, "5", [5]),
+    "host": (True, -1, "0", 1.0),
+    "on": (4, "", ["v4-8"]),
 }
 
 
@@ -52,6 +54,8 @@ def wrong_markers() -> Iterator[tuple[str, str, str]]:
         expected = f"use @pytest.mark.slice('v3-8'), one slice by name; not slice({text})"
         yield f"@pytest.mark.slice({text})", "slice", expected
     yield "@pytest.mark.slice('v3-8')\n@pytest.mark.slice('v3-32')", "slice", "name='v3-32' and name='v3-8'"
+    for value in (*wrong_objects("str"), "both"):
+        yield f"@pytest.mark.slice('v4-16', hosts={python_of(value)})", "slice", f"one or emulated, not {value!r}"
     for field, values in WRONG_FAULTS.items():
         for value in values:
             yield f"@pytest.mark.preempt({field}={python_of(value)})", "preempt", repr(value)

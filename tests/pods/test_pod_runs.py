@@ -103,7 +103,7 @@ def test_a_host_that_does_not_go_on_is_named_with_its_line(start: Start) -> None
 
 def test_hosts_that_wait_for_one_that_has_ended_its_stage(start: Start) -> None:
     with pytest.raises(
-        PodEnded, match=r"hosts 0, 1, 3 wait for others, in train at step 1 of 2, but train has ended on host 2"
+        PodEnded, match=r"hosts 0, 1, 3 wait for others, in train at step 1 of 2 at .*, but train has ended on host 2"
     ):
         start().call("train", host=2, does="ends_early")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from t5x_harness.pods.stall import main_thread, own_place
+from t5x_harness.pods.stall import Place, main_thread, own_place
 
 ENTRY = """\
   File "/x/t5x_harness/workers/run_process.py", line 110 in _call
@@ -32,14 +32,14 @@ OTHER = 'Thread 0x00007f11 (most recent call first):\n  File "/home/me/other.py"
 @pytest.mark.parametrize(
     ("stacks", "place"),
     [
-        (OTHER + WAITS, ""),
-        (OTHER + OWN, "/home/me/data.py:12 in rows"),
-        (OWN + OTHER, "/home/me/data.py:12 in rows"),
-        (OTHER + LIBRARY, "/env/lib/python3.11/threading.py:20 in wait"),
-        (OTHER, ""),
-        ("", ""),
+        (OTHER + WAITS, Place("/env/lib/python3.11/site-packages/t5x/trainer.py:3 in train", waits=True)),
+        (OTHER + OWN, Place("/home/me/data.py:12 in rows", waits=False)),
+        (OWN + OTHER, Place("/home/me/data.py:12 in rows", waits=False)),
+        (OTHER + LIBRARY, Place("/env/lib/python3.11/threading.py:20 in wait", waits=False)),
+        (OTHER, Place("", waits=True)),
+        ("", Place("", waits=True)),
     ],
     ids=["collective", "own", "own-first", "library", "no-main-thread", "nothing"],
 )
-def test_the_place_of_the_main_thread(stacks: str, place: str) -> None:
+def test_the_place_of_the_main_thread(stacks: str, place: Place) -> None:
     assert own_place(main_thread(stacks)) == place

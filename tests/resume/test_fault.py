@@ -13,6 +13,8 @@ from t5x_harness.spec import Ending, Fault, Moment
         ("save", Fault(during=Moment.SAVE)),
         ("during=commit, how=term", Fault(during=Moment.COMMIT, how=Ending.TERM)),
         ("at_step=3,how=stop,grace=0.5", Fault(3, how=Ending.STOP, grace=0.5)),
+        ("host=2,on=v4-8", Fault(host=2, on="v4-8")),
+        ("on=4", Fault(on="4")),
     ],
 )
 def test_a_fault_is_read_as_it_is_written(text: str, fault: Fault) -> None:
@@ -35,7 +37,7 @@ def test_a_fault_is_read_as_it_is_written(text: str, fault: Fault) -> None:
         ("grace=soon", "grace must be a number of seconds below 3600, not 'soon'"),
         ("grace=nan", "grace must be a number of seconds below 3600, not nan"),
         ("save,save", "during is given twice"),
-        ("step=3", "there is no 'step': there are at_step, during, how, grace"),
+        ("step=3", "there is no 'step': there are at_step, during, how, grace, host, on"),
     ],
 )
 def test_what_does_not_exist_is_refused(text: str, says: str) -> None:
@@ -45,7 +47,17 @@ def test_what_does_not_exist_is_refused(text: str, says: str) -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"at_step": True}, {"grace": "5"}, {"grace": True}, {"during": 3}, {"host": "all"}, {"host": -1}, {"worker": 0}],
+    [
+        {"at_step": True},
+        {"grace": "5"},
+        {"grace": True},
+        {"during": 3},
+        {"host": "all"},
+        {"host": -1},
+        {"on": 4},
+        {"on": ""},
+        {"worker": 0},
+    ],
 )
 def test_arguments_of_other_types_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must be|there is no"):
