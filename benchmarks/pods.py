@@ -1,0 +1,109 @@
+"""Measures what each host of an emulated pod costs: seconds, and memory that it does not share with the others.
+
+    python benchmarks/pods.py [--rounds 3] [--write docs/pods.md]
+
+The same tiny training runs as one process and on pods of 2, 4 and 8 hosts, each of which has 4 devices. The seconds are
+those of all stages, without imports. Memory is the proportional set size of the largest process of the run.
+"""
+
+import argparse
+import statistics
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+CONFIG = "sample_tasks/configs/pretrain_span_corruption.gin"
+SLICES = {1: "v4-8", 2: "v4-16", 4: "v4-32", 8: "v4-64"}
+_NAME = "t5x-run"
+
+
+def processes() -> Iterator[Path]:
+    """Yields the folders in /proc of the processes of runs."""
+    for status in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            if status.read_text().strip() == _NAME:
+                yield status.parent
+        except OSError:  # it has ended
+            continue
+
+
+def memory(process: Path) -> int:
+    """Returns the proportional set size of a process in bytes, or 0 if it has ended."""
+    try:
+        lines = (process / "smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+class Watch:
+    """Keeps the largest memory of a host while runs work."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._over.wait(0.5):
+            self.most = max([self.most, *map(memory, processes())])
+
+    def end(self) -> int:
+        """Returns the largest memory, in bytes."""
+        self._over.set()
+        self._thread.join()
+        return self.most
+
+
+def measure(hosts: int) -> tuple[float, int]:
+    """Runs the config on a pod, and returns its seconds and the memory of a host."""
+    from t5x_harness.runs.pool import run_specs
+    from t5x_harness.spec import Hosts, RunSpec
+
+    spec = RunSpec((CONFIG,), slice=SLICES[hosts], cwd=str(ROOT))
+    spec = spec.with_settings(hosts=Hosts.EMULATED if hosts > 1 else Hosts.ONE)
+    waited: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        watch = Watch()
+        (result,) = run_specs([spec], Path(folder), on_imports=waited.append)
+        most = watch.end()
+    assert result.passed, result
+    return result.seconds - sum(waited), most
+
+
+def table(found: dict[int, list[tuple[float, int]]]) -> str:
+    """Returns the medians as a Markdown table."""
+    lines = ["| hosts | seconds | times one process | memory of a host |", "|---|---|---|---|"]
+    one = statistics.median(seconds for seconds, _ in found[1])
+    for hosts, rounds in found.items():
+        seconds = statistics.median(each for each, _ in rounds)
+        most = max(each for _, each in rounds)
+        name = "one process" if hosts == 1 else str(hosts)
+        lines.append(f"| {name} | {seconds:.1f} | {seconds / one:.1f} | {most / 2**20:.0f} MiB |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--write", type=Path, help="Markdown file whose table between the two markers is replaced")
+    arguments = parser.parse_args()
+    found: dict[int, list[tuple[float, int]]] = {hosts: [] for hosts in SLICES}
+    for number in range(arguments.rounds + 1):  # the first one compiles
+        for hosts in SLICES:
+            measured = measure(hosts)
+            print(number, hosts, *measured, flush=True)
+            if number:
+                found[hosts].append(measured)
+    print(result := table(found))
+    if arguments.write:
+        text = arguments.write.read_text(encoding="utf-8")
+        head, tail = text.split("<!-- pods -->")[0], text.split("<!-- /pods -->")[1]
+        arguments.write.write_text(f"{head}<!-- pods -->\n{result}\n<!-- /pods -->{tail}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
