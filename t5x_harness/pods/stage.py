@@ -6,8 +6,8 @@ from pathlib import Path
 from t5x_harness.execute.output import RECORD
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged
-from t5x_harness.pods.agreement import disagreements
 from t5x_harness.pods.start import memory_of
+from t5x_harness.resume.agreement import disagreements
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Outcome, RunSpec, Stage, StageResult
 
@@ -25,6 +25,6 @@ def of_pod(result: StageResult, spec: RunSpec, workspace: Path) -> StageResult:
         return dataclasses.replace(result, facts=(*result.facts, hosts))
     if result.stage is not Stage.TRAIN or result.outcome is not Outcome.PASSED:
         return result
-    found, silenced = split_silenced([*disagreements(workspace / RECORD)], spec.settings.ignore, spec.cwd)
+    found, silenced = split_silenced([*disagreements(workspace / RECORD, result.stage)], spec.settings.ignore, spec.cwd)
     findings = (*result.findings, *found)
     return judged(dataclasses.replace(result, findings=findings, silenced=(*result.silenced, *silenced)))

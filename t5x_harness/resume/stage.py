@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.resume.agreement import disagreements
 from t5x_harness.resume.campaign import FaultOutcome, summarize
 from t5x_harness.resume.comparison import Expected, compare, scalar_differences
 from t5x_harness.resume.history import History
@@ -91,6 +92,9 @@ class Comparer:
             repeat = functools.partial(self._results, "again")
             lost = compare_results(self._results("reference"), resumed_results, training.mode, repeat, report)
             return FaultOutcome(restarted.fault, report, lost, "chunk")
+        report.add(disagreements(repeater.record(restarted.name), Stage.RESUME))
+        if report.failed:
+            return FaultOutcome(restarted.fault, report)
         resumed = repeater.history(restarted.name)
         if not self._reference.lives or not resumed.lives:
             report.unproved = (
