@@ -127,6 +127,7 @@ def first_part(cfg, shard_id, num_shards, *args, **kwargs):
     assert finding.message == "hosts 0 and 1 read different parts of the data, and have the same 4 examples at step 0"
 
 
+DIFFERENT = "hosts 0 and 1 hold different values of what should be the same"
 OTHER_VALUES = """
 @gin.configurable
 class Trainer(trainer.Trainer):
