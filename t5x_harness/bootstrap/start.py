@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import os
 import sys
@@ -45,10 +46,13 @@ def start() -> None:
         _call(named)
     if os.environ.get(POD_VARIABLE):
         from t5x_harness.slices.pod import Pod
+        from t5x_harness.system.processes import STACK_SIGNAL
         from t5x_harness.upstream.jax import join_pod_when_needed
 
         pod = Pod.from_environment(os.environ)
         assert pod
+        # Whoever started the hosts asks for their stacks when none of them goes on.
+        faulthandler.register(STACK_SIGNAL, all_threads=True)
         join_pod_when_needed(pod)
 
 

@@ -23,6 +23,10 @@ _LINGER_SECONDS = 5.0
 """How long the other hosts may take to end, too, once one has failed."""
 
 _LOOK_SECONDS = 0.1
+_REST_SECONDS = 8.0
+_SHARE = 0.02
+"""The share of a core that a program uses which only waits."""
+
 _KEPT_LINES = 400
 _INTERRUPTED = 130
 
@@ -160,8 +164,9 @@ def _await(hosts: Sequence[_Program]) -> list[_Program]:
     """Waits until all have ended, or a little longer than until one has failed; returns those that have failed."""
     failed: list[_Program] = []
     end = float("inf")
-    open_ = list(hosts)
+    open_, rest = list(hosts), _Rest()
     while open_ and time.monotonic() < end:
+        rest.look()
         for host in [host for host in open_ if host.has_ended()]:
             open_.remove(host)
             if host.status:
@@ -169,6 +174,29 @@ def _await(hosts: Sequence[_Program]) -> list[_Program]:
                 end = min(end, time.monotonic() + _LINGER_SECONDS)
         time.sleep(_LOOK_SECONDS)
     return failed
+
+
+class _Rest:
+    """Says once where the programs are, with their stacks, if none of them has used a core for some seconds."""
+
+    def __init__(self) -> None:
+        self._used = 0
+        self._since = time.monotonic()
+        self._is_said = False
+
+    def look(self) -> None:
+        """Looks at the programs, and at those that they have started."""
+        now = time.monotonic()
+        if self._is_said or now - self._since < _REST_SECONDS:
+            return
+        below = processes.descendants(os.getpid())
+        used = sum(map(processes.ticks, below))
+        if used - self._used <= _SHARE * (now - self._since) * os.sysconf("SC_CLK_TCK") * len(below):
+            self._is_said = True
+            say(f"no host has used a core for {now - self._since:.0f} s; the stacks of their Python programs follow")
+            for pid in below:
+                processes.ask_for_stacks(pid)
+        self._used, self._since = used, now
 
 
 def _list(numbers: Sequence[int]) -> str:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from t5x_harness.system.processes import ticks
 from t5x_harness.workers.run import ENTRY_FILE, ForkedRun
 
 IDLE_SECONDS = 7.0
@@ -79,7 +80,7 @@ class StallWatch:
         if of != self._of:
             self._of = of
             self._seen.clear()
-        self._seen.append((now, sum(_ticks(self._hosts[number].pid) for number in of)))
+        self._seen.append((now, sum(ticks(self._hosts[number].pid) for number in of)))
         while len(self._seen) > 1 and now - self._seen[1][0] >= self._seconds:
             self._seen.popleft()
         since, before = self._seen[0]
@@ -110,14 +111,6 @@ def own_place(stack: str) -> Place:
     others = (frame for frame in frames if not any(part in frame["file"] for part in _WAITS))
     own = next(users, next(others, frames[0])) if waits else next(users, frames[0])
     return Place(f"{own['file']}:{own['line']} in {own['function']}", waits)
-
-
-def _ticks(pid: int) -> int:
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return int(fields[11]) + int(fields[12])  # utime and stime
 
 
 def _has_children(pid: int) -> bool:

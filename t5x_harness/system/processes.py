@@ -15,6 +15,9 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+# Asks a process of a run or of a pod for its stacks. A real-time signal, because programs use SIGUSR1 and SIGUSR2.
+STACK_SIGNAL = signal.SIGRTMAX - 2
+
 # linux/prctl.h
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -92,6 +95,24 @@ def kill_quietly(pid: int, number: int) -> None:
     """Sends a signal to a process that may be gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def ask_for_stacks(pid: int) -> None:
+    """Makes a process write the stacks of its threads, if it is prepared for that; others would die of the signal."""
+    with contextlib.suppress(OSError, StopIteration):  # it has ended
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        caught = next(int(line.split()[1], 16) for line in lines if line.startswith("SigCgt:"))
+        if caught >> (STACK_SIGNAL - 1) & 1:
+            os.kill(pid, STACK_SIGNAL)
+
+
+def ticks(pid: int) -> int:
+    """Returns the time for which a process has used a core, in the kernel's ticks; 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])  # utime and stime
 
 
 def descendants(root: int) -> list[int]:

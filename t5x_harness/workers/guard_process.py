@@ -107,7 +107,7 @@ class _RunWatch:
             if isinstance(message, dict):
                 self._folder = message["remove"]
             elif message == "stacks":
-                processes.kill_quietly(self._child, run_process.STACK_SIGNAL)
+                processes.kill_quietly(self._child, processes.STACK_SIGNAL)
                 processes.kill_quietly(self._child, signal.SIGCONT)  # a stopped process should also write its stacks
         return bool(data)
 

@@ -7,7 +7,6 @@ import gc
 import importlib
 import operator
 import os
-import signal
 import socket
 import sys
 import tempfile
@@ -25,9 +24,6 @@ from t5x_harness.workers import framing
 # How many objects a run makes between two garbage collections. Tracing makes millions that survive, and with Python's
 # default of 700 they would be traversed again and again.
 COLLECTED_AFTER = 50_000
-
-# Asks the child for its stacks. A real-time signal, because programs use SIGUSR1 and SIGUSR2 themselves.
-STACK_SIGNAL = signal.SIGRTMAX - 2
 
 # The texts that JAX reads as booleans.
 _TRUTH = {
@@ -73,7 +69,7 @@ def _detach(log: int, guard: int) -> None:
         # Printed text must be in the log when the process dies, and odd text must not make printing fail.
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]
     faulthandler.enable(file=2)
-    faulthandler.register(STACK_SIGNAL, file=2, all_threads=True)
+    faulthandler.register(processes.STACK_SIGNAL, file=2, all_threads=True)
     gc.set_threshold(COLLECTED_AFTER)
     gc.enable()
 

@@ -95,6 +95,16 @@ def test_nothing_is_left_of_a_pod_that_is_ended(tmp_path: Path, number: signal.S
 
 
 @pytest.mark.journey
+def test_hosts_that_all_wait_say_where(tmp_path: Path) -> None:
+    code = "import os, time\ntime.sleep(12 if os.environ['TPU_WORKER_ID'] == '1' else 11)"
+    done = run("--hosts=2", "--", sys.executable, "-c", code, folder=tmp_path)
+    assert done.returncode == 0
+    assert done.stderr.count("no host has used a core for ") == 1
+    lines = [line for line in done.stdout.splitlines() if 'File "<string>", line 2 in <module>' in line]
+    assert sorted(line[:7] for line in lines) == ["host 0:", "host 1:"]
+
+
+@pytest.mark.journey
 def test_a_program_that_fails_on_one_host_does_not_wait_for_the_others(tmp_path: Path) -> None:
     """With JAX, whose shutdown barrier would keep both for minutes."""
     (tmp_path / "program.py").write_text(
