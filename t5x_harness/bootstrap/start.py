@@ -51,7 +51,7 @@ def start() -> None:
 
         pod = Pod.from_environment(os.environ)
         assert pod
-        # Whoever started the hosts asks for their stacks when none of them goes on.
+        # The program that started the hosts asks for their stacks when none of them goes on.
         faulthandler.register(STACK_SIGNAL, all_threads=True)
         join_pod_when_needed(pod)
 
