@@ -1,4 +1,4 @@
-"""docs/resume.md shows lines that can be put into a config, and a table that its command writes."""
+"""docs/resume.md shows lines that can be put into a config, and tables that its commands write."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import t5x_harness
 from t5x_harness.findings.rule import FILES, trained
 from t5x_harness.gin.reader import read
 from t5x_harness.lint.stage import lint_program
-from t5x_harness.spec import RunSpec
+from t5x_harness.spec import Ending, Moment, RunSpec
 
 
 def test_its_lines_bind_the_trainer_for_preempted_jobs(page: str, tmp_path: Path) -> None:
@@ -31,3 +31,17 @@ def test_its_table_is_written_by_its_command(page: str, repository: Path) -> Non
         "| `trainer.Trainer`",
         "| `preemption.Trainer`",
     ]
+
+
+def test_no_fault_of_its_matrix_is_silent(page: str, repository: Path) -> None:
+    command = re.search(r"^`python (benchmarks/faults\.py) --write docs/resume\.md`$", page, re.MULTILINE)
+    assert command is not None
+    assert (repository / command[1]).exists()
+    table = page.split("<!-- faults -->")[1].split("<!-- /faults -->")[0].strip().splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+    assert {row[0].strip("`") for row in rows} == {*Moment}
+    storages = {row[1] for row in rows}
+    assert len(rows) == len(Moment) * len(storages)
+    cells = [cell for row in rows for cell in row[3:]]
+    assert len(cells) == len(rows) * len(Ending)
+    assert all(re.match(r"equal|RES\d\d|not compared", cell) for cell in cells), cells
