@@ -200,13 +200,13 @@ class SliceView:
 def device_numbers(mesh: Any) -> Any:
     """Returns the numbers of a mesh's CPU devices as devices of the slice, in the shape of the mesh.
 
-    They differ from the ids of the devices in a pod, where JAX leaves gaps between those of two hosts.
+    They are the ids of the devices, except in a pod, where JAX leaves gaps between those of two hosts.
     """
     import jax
     import numpy as np
 
-    numbers = {device: number for number, device in enumerate(jax.devices())}
-    return np.vectorize(numbers.__getitem__, otypes=[int])(mesh.devices)
+    numbers = {device.id: number for number, device in enumerate(jax.devices())}
+    return np.vectorize(lambda device: numbers.get(device.id, device.id), otypes=[int])(mesh.devices)
 
 
 def _spans_slices(given: Mapping[str, Any]) -> bool:
