@@ -70,7 +70,8 @@ class PodRun(RunProcess):
         self._pass_on(events, on_progress)
         if not any(end.is_failure for end in ends):
             return unite([end.reply for end in ends])
-        self._kill()
+        if any(end.reply is None for end in ends):
+            self._kill()
         ending = how_it_ended(method, ends)
         if isinstance(ending, Exception):
             raise ending

@@ -18,7 +18,7 @@ from t5x_harness.promotion.order import JobOrder
 from t5x_harness.promotion.results import JobResults, read_results, stages_of_job
 from t5x_harness.promotion.settings import NOT_SENT, UNSEEN
 from t5x_harness.report.table import verdicts
-from t5x_harness.spec import AotMode, Change, Changed, Finding, Outcome, Reason, Severity, Stage, StageResult
+from t5x_harness.spec import AotMode, Change, Changed, Finding, Hosts, Outcome, Reason, Severity, Stage, StageResult
 from t5x_harness.vertex.arguments import RunMode
 from t5x_harness.vertex.closure import unstaged_files
 from t5x_harness.vertex.job import SPEC_LABEL, T5XJob
@@ -57,8 +57,8 @@ class JobExecutor:
         self._local = local
         self._order = order
         self._jobs = jobs
-        # A TPU computes the numbers anyway, and a job is not killed to see whether it goes on.
-        never = {"tpu_numerics": False, "resume": False, "preempt": None, "campaign": None}
+        # A TPU computes the numbers anyway, a job is not killed to see whether it goes on, and its hosts are its own.
+        never = {"tpu_numerics": False, "resume": False, "preempt": None, "campaign": None, "hosts": Hosts.ONE}
         self.settings: Mapping[str, Any] = {**never, "aot": aot}
         self._why_unseen = why_unseen
         self._sent: _Sent | StageResult | None = None  # a result if the job was not sent

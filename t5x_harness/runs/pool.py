@@ -17,7 +17,7 @@ from t5x_harness.runs.run import Executor, Run
 from t5x_harness.runtime.choice import Runtime, folder_to_import_from, runtime_of
 from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
-from t5x_harness.spec import STAGE_SECONDS, AotMode, RunResult, RunSpec, Stage
+from t5x_harness.spec import STAGE_SECONDS, AotMode, Hosts, RunResult, RunSpec, Stage
 from t5x_harness.system.network import run_environment
 from t5x_harness.system.own_folders import own_folder
 from t5x_harness.variables import (
@@ -356,7 +356,8 @@ def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[Run
       aot: how their programs are compiled for the slice; None for not at all.
     """
     planned = [
-        spec.with_settings(plan_golden=None, plan_golden_update=False, until=Stage.AOT, aot=aot) for spec in specs
+        spec.with_settings(plan_golden=None, plan_golden_update=False, until=Stage.AOT, aot=aot, hosts=Hosts.ONE)
+        for spec in specs
     ]
     with own_folder("t5x-harness-plan-") as folder:
         return list(run_specs(planned, folder.path, timeout=STAGE_SECONDS))

@@ -15,7 +15,7 @@ def test_mistakes_that_no_list_has(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     import mistakes
     from campaign import table
 
-    judgments = mistakes.judged(number=120, seed=33, only="", folder=tmp_path, at_once=2)
+    judgments = mistakes.judged(number=72, seed=33, only="", folder=tmp_path, at_once=2)
     wrong = [f"{what}: {each.mutant.case} {each.mutant.what}" for what, each in table.survivors(judgments)]
     assert len(judgments) == 204
     assert [line for line in wrong if line.startswith(("own failure", "hang", "false alarm"))] == []
