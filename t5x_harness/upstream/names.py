@@ -67,7 +67,9 @@ LIBRARIES = (
         "t5x_harness/upstream/jax.py",
         {
             "jax/_src/lru_cache.py": "_CACHE_SUFFIX",
-            "jax/_src/distributed.py": "initialize",
+            "jax/_src/cache_key.py": "_hash_accelerator_config _hash_devices",
+            "jax/_src/compiler.py": "_cache_read",
+            "jax/_src/distributed.py": "initialize State",
             "jax/_src/xla_bridge.py": "backends",
             "jax/_src/interpreters/mlir.py": "_platform_specific_lowerings",
         },
@@ -76,9 +78,6 @@ LIBRARIES = (
         "orbax-checkpoint",
         "t5x_harness/upstream/short_run.py",
         {"orbax/checkpoint/_src/serialization/jax_array_handlers.py": "_array_metadata_store"},
-    ),
-    Library(
-        "orbax-checkpoint", "t5x_harness/upstream/orbax.py", {"orbax/checkpoint/_src/path/gcs_utils.py": "is_gcs_path"}
     ),
     Library(
         "pytest",

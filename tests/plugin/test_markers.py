@@ -7,7 +7,7 @@ from t5x_harness.promotion.marker import selects_only
 
 def test_markers_are_listed_with_their_signature(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--markers")
-    result.stdout.fnmatch_lines(["@pytest.mark.smoke: *", "@pytest.mark.slice(name='v3-8'): *"])
+    result.stdout.fnmatch_lines(["@pytest.mark.smoke: *", "@pytest.mark.slice(name='v3-8', hosts='one'): *"])
 
 
 def test_a_smoke_test_that_exercised_nothing_fails(pytester: pytest.Pytester) -> None:
