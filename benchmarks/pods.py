@@ -1,6 +1,6 @@
 """Measures what each host of an emulated pod costs: seconds, and memory that it does not share with the others.
 
-    python benchmarks/pods.py [--rounds 3] [--write docs/pods.md]
+    python benchmarks/pods.py [--rounds 3]
 
 The same tiny training runs as one process and on pods of 2, 4 and 8 hosts, each of which has 4 devices. The seconds are
 those of all stages, without imports. Memory is the proportional set size of the largest process of the run.
@@ -89,7 +89,6 @@ def table(found: dict[int, list[tuple[float, int]]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--write", type=Path, help="Markdown file whose table between the two markers is replaced")
     arguments = parser.parse_args()
     found: dict[int, list[tuple[float, int]]] = {hosts: [] for hosts in SLICES}
     for number in range(arguments.rounds + 1):  # the first one compiles
@@ -98,11 +97,7 @@ def main() -> None:
             print(number, hosts, *measured, flush=True)
             if number:
                 found[hosts].append(measured)
-    print(result := table(found))
-    if arguments.write:
-        text = arguments.write.read_text(encoding="utf-8")
-        head, tail = text.split("<!-- pods -->")[0], text.split("<!-- /pods -->")[1]
-        arguments.write.write_text(f"{head}<!-- pods -->\n{result}\n<!-- /pods -->{tail}", "utf-8")
+    print(table(found))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     from t5x_harness.workers.run import OnProgress
 
 
+_PARSING = threading.RLock()
+"""Held while a run's text is read or judged. Python 3.11.7 counts the depth of a syntax tree that it builds for all
+threads together, so that two runs that begin at once would end each other with a SystemError."""
+
+
 class Executor(Protocol):
     """Runs the stages after lint; its only state is the process, or the job, that it runs them in.
 
@@ -106,7 +111,8 @@ class Run(Closing):
     @functools.cached_property
     def config(self) -> GinProgram:
         """The run's gin files and bindings, read once."""
-        program = program_of(self._asked_for, t5x_parent=self._t5x_parent)
+        with _PARSING:
+            program = program_of(self._asked_for, t5x_parent=self._t5x_parent)
         return leave_modules_open(program) if self.executor is None else program
 
     @functools.cached_property
@@ -285,7 +291,10 @@ class Run(Closing):
     def _execute(self, stage: Stage) -> StageResult:
         if stage is Stage.LINT:
             begins_run = self.executor is not None
-            return lint_program(self.config, run_if=self._run_if, on_slice=self._lint_on_slice, begins_run=begins_run)
+            with _PARSING:
+                return lint_program(
+                    self.config, run_if=self._run_if, on_slice=self._lint_on_slice, begins_run=begins_run
+                )
         if self.executor is None:
             raise ValueError("a run without an executor can only lint")
         result = self.executor.stage(self, stage)
