@@ -27,11 +27,6 @@ if TYPE_CHECKING:
     from t5x_harness.workers.run import OnProgress
 
 
-_PARSING = threading.RLock()
-"""Held while a run's text is read or judged. Python 3.11.7 counts the depth of a syntax tree that it builds for all
-threads together, so that two runs that begin at once would end each other with a SystemError."""
-
-
 class Executor(Protocol):
     """Runs the stages after lint; its only state is the process, or the job, that it runs them in.
 
@@ -111,8 +106,7 @@ class Run(Closing):
     @functools.cached_property
     def config(self) -> GinProgram:
         """The run's gin files and bindings, read once."""
-        with _PARSING:
-            program = program_of(self._asked_for, t5x_parent=self._t5x_parent)
+        program = program_of(self._asked_for, t5x_parent=self._t5x_parent)
         return leave_modules_open(program) if self.executor is None else program
 
     @functools.cached_property
@@ -226,12 +220,17 @@ class Run(Closing):
             self.executor.close()
 
     def begin(self, stages: Sequence[Stage]) -> None:
-        """Makes the run work ahead.
+        """Makes the run work ahead, and lints it at once.
+
+        Python 3.11.7 counts the depth of syntax trees that several threads build at once together, and ends them with a
+        SystemError. So they are built in one thread, the caller's.
 
         Args:
           stages: the stages to run.
         """
         self._ahead = {stage: Future() for stage in sorted(stages, key=self._all.index)}
+        with contextlib.suppress(Exception):  # raised again when the result is requested
+            self._result_of(Stage.LINT)
 
     def work(self) -> None:
         """Runs the stages that it was begun with in the caller's thread, and ends its process; no effect if closed."""
@@ -291,10 +290,7 @@ class Run(Closing):
     def _execute(self, stage: Stage) -> StageResult:
         if stage is Stage.LINT:
             begins_run = self.executor is not None
-            with _PARSING:
-                return lint_program(
-                    self.config, run_if=self._run_if, on_slice=self._lint_on_slice, begins_run=begins_run
-                )
+            return lint_program(self.config, run_if=self._run_if, on_slice=self._lint_on_slice, begins_run=begins_run)
         if self.executor is None:
             raise ValueError("a run without an executor can only lint")
         result = self.executor.stage(self, stage)
