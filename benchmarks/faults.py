@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from reporting import write_table
+
 ROOT = Path(__file__).resolve().parent.parent
 STORAGES = {"local folder": "", "/gcs": "/gcs/faults", "gs://": "gs://faults"}
 TRAINED = ("step", "save", "commit", "eval", "restore", "compile")
@@ -133,9 +135,7 @@ def main() -> None:
             measure(storage, cells, infers=of_kind is INFERRED, keep=keep)
     print(result := table(found, moments, storages))
     if arguments.write:
-        text = arguments.write.read_text(encoding="utf-8")
-        head, tail = text.split("<!-- faults -->")[0], text.split("<!-- /faults -->")[1]
-        arguments.write.write_text(f"{head}<!-- faults -->\n{result}\n<!-- /faults -->{tail}", "utf-8")
+        write_table(arguments.write, "faults", result)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,14 @@ those of all stages, without imports. Memory is the proportional set size of the
 """
 
 import argparse
+import contextlib
 import statistics
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+
+from memory import proportional_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIG = "sample_tasks/configs/pretrain_span_corruption.gin"
@@ -19,23 +22,12 @@ SLICES = {1: "v4-8", 2: "v4-16", 4: "v4-32", 8: "v4-64"}
 _NAME = "t5x-run"
 
 
-def processes() -> Iterator[Path]:
-    """Yields the folders in /proc of the processes of runs."""
-    for status in Path("/proc").glob("[0-9]*/comm"):
-        try:
-            if status.read_text().strip() == _NAME:
-                yield status.parent
-        except OSError:  # it has ended
-            continue
-
-
-def memory(process: Path) -> int:
-    """Returns the proportional set size of a process in bytes, or 0 if it has ended."""
-    try:
-        lines = (process / "smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+def processes() -> Iterator[int]:
+    """Yields the processes of runs."""
+    for name in Path("/proc").glob("[0-9]*/comm"):
+        with contextlib.suppress(OSError):  # it has ended
+            if name.read_text().strip() == _NAME:
+                yield int(name.parent.name)
 
 
 class Watch:
@@ -49,7 +41,7 @@ class Watch:
 
     def _look(self) -> None:
         while not self._over.wait(0.5):
-            self.most = max([self.most, *map(memory, processes())])
+            self.most = max([self.most, *map(proportional_bytes, processes())])
 
     def end(self) -> int:
         """Returns the largest memory, in bytes."""

@@ -24,6 +24,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reporting import write_table
+
 ROOT = Path(__file__).resolve().parent.parent
 TRAINERS = {"trainer.Trainer": "WithT5X", "preemption.Trainer": "WithPreemption"}
 GIN = """
@@ -199,9 +201,7 @@ def main() -> None:
         lost = dict(zip(TRAINERS, threads.map(count, TRAINERS), strict=True))
     print(result := table(lost, arguments))
     if arguments.write:
-        text = arguments.write.read_text(encoding="utf-8")
-        head, tail = text.split("<!-- preemption -->")[0], text.split("<!-- /preemption -->")[1]
-        arguments.write.write_text(f"{head}<!-- preemption -->\n{result}\n<!-- /preemption -->{tail}", "utf-8")
+        write_table(arguments.write, "preemption", result)
 
 
 if __name__ == "__main__":

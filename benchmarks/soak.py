@@ -31,6 +31,7 @@ from typing import Any
 from urllib.parse import quote
 
 import faults
+from memory import proportional_bytes
 from reporting import write_table
 
 MARK = "T5X_HARNESS_SOAK"
@@ -80,7 +81,7 @@ class Left:
         inodes = [inode for pid in pids for inode in _targets(pid)]
         listening = {line.split()[9] for line in _lines("/proc/net/tcp") if line.split()[3] == "0A"}
         ports = len({f"socket:[{inode}]" for inode in listening} & {*inodes})
-        memory = sum(_kilobytes(pid) for pid in pids) / 1024
+        memory = sum(map(proportional_bytes, pids)) / 2**20
         return cls(len(pids), ports, len(inodes), len(list(folder.iterdir())), memory)
 
 
@@ -101,13 +102,6 @@ def _targets(pid: int) -> list[str]:
 
 def _lines(file: str) -> list[str]:
     return Path(file).read_text().splitlines()[1:]
-
-
-def _kilobytes(pid: int) -> int:
-    """Returns the memory of a process, in which shared pages count once for all that share them."""
-    with contextlib.suppress(OSError):
-        return sum(map(int, re.findall(r"^Pss:\s+(\d+)", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)))
-    return 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,6 +22,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reporting import write_table
+
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "sample_tasks" / "configs"
 CONFIG = "finetune_translate.gin"
@@ -147,9 +149,7 @@ def main() -> None:
                 print(f"round {number + 1}: {trick} with %.2f s, without %.2f s" % measured[-1], flush=True)
     print(result := table(pairs))
     if arguments.write:
-        text = arguments.write.read_text(encoding="utf-8")
-        head, tail = text.split("<!-- speed_tricks -->")[0], text.split("<!-- /speed_tricks -->")[1]
-        arguments.write.write_text(f"{head}<!-- speed_tricks -->\n{result}\n<!-- /speed_tricks -->{tail}", "utf-8")
+        write_table(arguments.write, "speed_tricks", result)
 
 
 if __name__ == "__main__":
