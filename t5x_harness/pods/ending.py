@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from t5x_harness.pods.stall import Place
-from t5x_harness.pods.unity import on_host
+from t5x_harness.pods.unity import in_words, on_host
 from t5x_harness.spec import Outcome
 from t5x_harness.symptoms.recognize import recognize
 from t5x_harness.workers.errors import RunDied, RunTimedOut, WorkerError
@@ -134,10 +134,10 @@ def _stuck(method: str, cause: HostEnd, ends: Sequence[HostEnd]) -> str:
     if done:
         at = f" at {cause.stuck_at.line}" if cause.stuck_at and cause.stuck_at.line else ""
         waits = f"{_hosts([end.number for end in waiting])} for others{_did(cause)}{at}"
-        return f"{waits}, but {method} has ended on {_list(done)}"
-    lines = {end.stuck_at.line: [] for end in waiting if end.stuck_at is not None}  # type: dict[str, list[int]]
+        return f"{waits}, but {method} has ended on {in_words(done)}"
+    lines: dict[str, list[int]] = {}
     for end in waiting:
-        lines[end.stuck_at.line if end.stuck_at else ""].append(end.number)
+        lines.setdefault(end.stuck_at.line if end.stuck_at else "", []).append(end.number)
     places = ", ".join(f"{_hosts(numbers)} at {line or 'an unknown place'}" for line, numbers in lines.items())
     return f"all hosts wait for each other{_did(cause)}: {places}"
 
@@ -150,8 +150,4 @@ def _did(end: HostEnd) -> str:
 
 
 def _hosts(numbers: Sequence[int]) -> str:
-    return f"{_list(numbers)} wait{'s' if len(numbers) == 1 else ''}"
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return f"host{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"
+    return f"{in_words(numbers)} wait{'s' if len(numbers) == 1 else ''}"

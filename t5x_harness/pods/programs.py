@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import IO
 
 from t5x_harness.pods.start import check_pod, pods_of
+from t5x_harness.pods.unity import in_words
 from t5x_harness.slices.devices import device_environment
 from t5x_harness.slices.slice import Slice
 from t5x_harness.symptoms.recognize import Symptom, recognize
@@ -102,7 +103,7 @@ def _run(words: Sequence[str], environment: Mapping[str, str], slice_: Slice) ->
         if not failed:
             return 0
         first = min(failed, key=lambda host: host.has_lost_another())
-        ended = f"; ended with it: {_list(living)}" if living else ""
+        ended = f"; ended with it: {in_words(living)}" if living else ""
         say(f"host {first.number} of {len(hosts)} {describe_returncode(first.status)}{ended}{_why(first.symptoms())}")
         return first.status if first.status > 0 else 128 - first.status
 
@@ -197,7 +198,3 @@ class _Rest:
             for pid in below:
                 processes.ask_for_stacks(pid)
         self._used, self._since = used, now
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return f"host{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"

@@ -6,9 +6,8 @@ import os
 import re
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 
-from t5x_harness.system.processes import ticks
+from t5x_harness.system.processes import descendants, ticks
 from t5x_harness.workers.run import ENTRY_FILE, ForkedRun
 
 IDLE_SECONDS = 7.0
@@ -69,7 +68,7 @@ class StallWatch:
 
         """
         of = tuple(waiting)
-        if not self._are_idle(of, now) or any(_has_children(self._hosts[number].pid) for number in of):
+        if not self._are_idle(of, now) or any(descendants(self._hosts[number].pid) for number in of):
             return {}
         stacks = {number: main_thread(self._hosts[number].stacks()) for number in of}
         if any(part in stack for stack in stacks.values() for part in _OF_STORAGE):
@@ -111,10 +110,3 @@ def own_place(stack: str) -> Place:
     others = (frame for frame in frames if not any(part in frame["file"] for part in _WAITS))
     own = next(users, next(others, frames[0])) if waits else next(users, frames[0])
     return Place(f"{own['file']}:{own['line']} in {own['function']}", waits)
-
-
-def _has_children(pid: int) -> bool:
-    try:
-        return any((task / "children").read_text().strip() for task in Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return False

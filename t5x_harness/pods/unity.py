@@ -1,4 +1,4 @@
-"""Makes one answer of the hosts' answers to the same call."""
+"""Makes one answer of the hosts' answers to the same call, and names hosts in messages."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,3 +27,8 @@ def unite(replies: Sequence[Any]) -> Any:
 def on_host(message: str, number: int, hosts: int) -> str:
     """Returns a message with the host that it is about."""
     return f"host {number} of {hosts}: {message}"
+
+
+def in_words(numbers: Sequence[int]) -> str:
+    """Returns the names of hosts by their numbers, such as ``hosts 0, 2``."""
+    return f"host{'s' * (len(numbers) != 1)} {', '.join(map(str, numbers))}"

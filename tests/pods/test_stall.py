@@ -4,35 +4,28 @@ import pytest
 
 from t5x_harness.pods.stall import Place, main_thread, own_place
 
-ENTRY = """\
-  File "/x/t5x_harness/workers/run_process.py", line 110 in _call
-  File "/x/t5x_harness/workers/zygote_process.py", line 3"""
-WAITS = f"""\
-Current thread 0x00007f00 (most recent call first):
-  File "/env/lib/python3.11/site-packages/jax/_src/array.py", line 623 in _value
-  File "/env/lib/python3.11/site-packages/t5x/trainer.py", line 3 in train
-{ENTRY} in guard
-"""
-OWN = f"""\
-Current thread 0x00007f00 (most recent call first):
-  File "/env/lib/python3.11/socket.py", line 20 in recv
-  File "/home/me/data.py", line 12 in rows
-  File "/env/lib/python3.11/site-packages/seqio/dataset_providers.py", line 3 in get
-{ENTRY} in guard
-"""
-LIBRARY = f"""\
-Current thread 0x00007f00 (most recent call first):
-  File "/env/lib/python3.11/threading.py", line 20 in wait
-  File "/env/lib/python3.11/site-packages/clu/periodic_actions.py", line 3 in get
-{ENTRY} in guard
-"""
+SITE = "/env/lib/python3.11/site-packages"
+
+
+def stack(*frames: str) -> str:
+    """Returns the stack of the main thread as faulthandler writes it, of frames such as ``FILE 12 rows``."""
+    entry = ("/x/t5x_harness/workers/run_process.py 110 _call", "/x/t5x_harness/workers/zygote_process.py 3 guard")
+    lines = [f'  File "{file}", line {line} in {name}\n' for file, line, name in map(str.split, (*frames, *entry))]
+    return f"Current thread 0x00007f00 (most recent call first):\n{''.join(lines)}"
+
+
+WAITS = stack(f"{SITE}/jax/_src/array.py 623 _value", f"{SITE}/t5x/trainer.py 3 train")
+OWN = stack(
+    "/env/lib/python3.11/socket.py 20 recv", "/home/me/data.py 12 rows", f"{SITE}/seqio/dataset_providers.py 3 get"
+)
+LIBRARY = stack("/env/lib/python3.11/threading.py 20 wait", f"{SITE}/clu/periodic_actions.py 3 get")
 OTHER = 'Thread 0x00007f11 (most recent call first):\n  File "/home/me/other.py", line 1 in loop\n\n'
 
 
 @pytest.mark.parametrize(
     ("stacks", "place"),
     [
-        (OTHER + WAITS, Place("/env/lib/python3.11/site-packages/t5x/trainer.py:3 in train", waits=True)),
+        (OTHER + WAITS, Place(f"{SITE}/t5x/trainer.py:3 in train", waits=True)),
         (OTHER + OWN, Place("/home/me/data.py:12 in rows", waits=False)),
         (OWN + OTHER, Place("/home/me/data.py:12 in rows", waits=False)),
         (OTHER + LIBRARY, Place("/env/lib/python3.11/threading.py:20 in wait", waits=False)),
