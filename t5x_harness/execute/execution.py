@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.command_line import as_t5x
+from t5x_harness.execute.host_files import RECORD
 from t5x_harness.execute.numerics import note_numerics
-from t5x_harness.execute.output import RECORD, RunOutput, empty, not_written_to
+from t5x_harness.execute.output import RunOutput, empty, not_written_to
 from t5x_harness.execute.untaken import untaken
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.gin.config import GinConfig, parse
@@ -302,14 +303,19 @@ class Execution:
         return self.small
 
     @property
+    def host(self) -> int:
+        """The number of this process among the hosts of a pod; 0 if it is alone."""
+        return 0 if self.pod is None else self.pod.index
+
+    @property
     def leads(self) -> bool:
         """Whether this process is the only one, or the first host of a pod."""
-        return self.pod is None or self.pod.index == 0
+        return self.host == 0
 
     @property
     def own_folder(self) -> Path:
         """The folder for what each host of a pod makes for itself; the workspace of a process that is alone."""
-        return self.workspace if self.pod is None else self.workspace / f"host-{self.pod.index}"
+        return self.workspace if self.pod is None else self.workspace / f"host-{self.host}"
 
     @property
     def written(self) -> RunOutput:

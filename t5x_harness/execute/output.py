@@ -12,11 +12,8 @@ from t5x_harness.buckets.addresses import is_remote
 from t5x_harness.buckets.emulated import store
 from t5x_harness.gin.config import BindingKey, GinConfig
 from t5x_harness.plan.checkpoint_source import UNSET_CHECKPOINT, checkpoint_steps
-from t5x_harness.spec import Change, Checkpoint, Mode, Reason, Stage, StandInPolicy
+from t5x_harness.spec import Change, Checkpoint, Mode, Reason, StandInPolicy
 from t5x_harness.vertex.metrics import scalars_of
-
-RECORD = Path(Stage.RESUME.value, "reference.jsonl")
-"""The file in a run's folder in which its training is recorded, if it is repeated, or has several hosts."""
 
 _CHECKPOINT = "checkpoint_*"
 _OF_A_JOB = (

@@ -10,21 +10,10 @@ import numpy as np
 from flax import traverse_util
 
 from t5x_harness.execute.hosts import own_rows, whole
-from t5x_harness.slices.pod import Pod
 from t5x_harness.upstream.t5x import watch_batches
 
 _BYTES = 8
 """The length of a digest. Two rows of a training have the same by chance about once in 2**64 / rows**2 trainings."""
-
-
-def record_of(file: Path, pod: Pod | None) -> Path:
-    """Returns the file in which one host of a pod records its part of a training.
-
-    Args:
-      file: the file of the first host, or of a process that is alone.
-      pod: the host's place; None for a process that is alone.
-    """
-    return file if pod is None or pod.index == 0 else file.with_suffix(f".host-{pod.index}{file.suffix}")
 
 
 class Observer(Protocol):

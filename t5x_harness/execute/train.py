@@ -14,9 +14,10 @@ from t5x import adafactor, checkpoints
 from t5x import train as train_module
 
 from t5x_harness.execute.execution import Execution, Trained
+from t5x_harness.execute.host_files import of_host
 from t5x_harness.execute.hosts import own_part
 from t5x_harness.execute.output import checkpoints_in, scalars_in
-from t5x_harness.execute.record import Recorder, record_of
+from t5x_harness.execute.record import Recorder
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.findings.work import infinite_losses, loss_in_words, loss_measures
 from t5x_harness.gin.config import GinConfig
@@ -39,7 +40,7 @@ def train_stage(run: Execution, report: StageReport) -> None:
     counter = _Counter(small.first_step, lambda step: run.progress({"stage": "train", "step": step, "of": small.steps}))
     trainer_cls = small.config.build("trainer_cls")
     if trainer_cls is not None and (run.spec.resumes or run.pod):
-        trainer_cls = Recorder(record_of(run.recorded, run.pod)).watch(trainer_cls)
+        trainer_cls = Recorder(of_host(run.recorded, run.host)).watch(trainer_cls)
     watched = {} if trainer_cls is None else {"trainer_cls": counter.watch(trainer_cls)}
     with few_examples(small.data.all_tasks, small.examples):
         step, state = gin.get_configurable(train_module.train)(**watched)

@@ -3,7 +3,7 @@
 import dataclasses
 from pathlib import Path
 
-from t5x_harness.execute.output import RECORD
+from t5x_harness.execute.host_files import RECORD
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged
 from t5x_harness.pods.start import memory_of

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from t5x_harness.execute.host_files import of_host
 from t5x_harness.pods.run import PodRun
 from t5x_harness.pods.stall import IDLE_SECONDS
 from t5x_harness.slices.pod import Pod
@@ -43,7 +44,7 @@ def start_pod(slice_: Slice, log: Path, start: StartHost, patience: float = IDLE
     started: list[ForkedRun] = []
     try:
         for pod in pods_of(slice_):  # one by one: those that have started are ended if another cannot
-            run = start(pod.variables(), log_of(log, pod.index))
+            run = start(pod.variables(), of_host(log, pod.index))
             assert isinstance(run, ForkedRun)
             started.append(run)
     except BaseException:
@@ -51,11 +52,6 @@ def start_pod(slice_: Slice, log: Path, start: StartHost, patience: float = IDLE
             run.close()
         raise
     return PodRun(started, patience)
-
-
-def log_of(log: Path, host: int) -> Path:
-    """Returns the log of a host, given that of the first one."""
-    return log if host == 0 else log.with_suffix(f".host-{host}{log.suffix}")
 
 
 def pods_of(slice_: Slice) -> list[Pod]:

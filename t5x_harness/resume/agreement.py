@@ -4,7 +4,8 @@ import itertools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from t5x_harness.resume.history import Life, different, lives_of, records_of
+from t5x_harness.execute.host_files import of_all_hosts
+from t5x_harness.resume.history import Life, different, lives_of
 from t5x_harness.spec import Finding, Severity, Stage
 
 _NAMED = 3
@@ -17,7 +18,7 @@ def disagreements(record: Path, stage: Stage) -> Iterator[Finding]:
       record: the record of the first host's training; those of the others are beside it.
       stage: the stage that finds them.
     """
-    hosts = [{life.number: life for life in lives_of(file)} for file in records_of(record)]
+    hosts = [{life.number: life for life in lives_of(file)} for file in of_all_hosts(record)]
     for number in sorted(hosts[0]):
         lives = {host: lives[number] for host, lives in enumerate(hosts) if number in lives}
         for found in (_of_states(lives), _of_batches(lives)):

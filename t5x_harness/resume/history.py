@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from t5x_harness.execute.host_files import of_all_hosts
+
 State = Mapping[str, tuple[str, float]]
 """A digest and a norm of each array of a train state, by its path."""
 
@@ -55,7 +57,7 @@ class History:
 
         In a pod, each part of a batch is from the first host that reads it, and the states are the first host's.
         """
-        first, *others = records_of(file)
+        first, *others = of_all_hosts(file)
         lives = {life.number: life for life in lives_of(first)}
         shards = {number: {life.shard} for number, life in lives.items()}
         for life in [life for other in others for life in lives_of(other)]:
@@ -104,12 +106,6 @@ def compare_examples(expected: Mapping[int, Sequence[str]], found: Mapping[int, 
 def different(expected: State, found: State) -> list[str]:
     """Returns the paths of the arrays that are not the same in two states, or that only one of them has."""
     return sorted(path for path in {*expected, *found} if expected.get(path) != found.get(path))
-
-
-def records_of(file: Path) -> list[Path]:
-    """Returns the records of all hosts of a pod, in order, given that of the first one."""
-    others = file.parent.glob(f"{file.stem}.host-*{file.suffix}")
-    return [file, *sorted(others, key=lambda path: int(path.stem.rpartition("-")[2]))]
 
 
 def lives_of(record: Path) -> list[Life]:

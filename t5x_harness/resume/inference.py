@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from t5x_harness.execute.host_files import of_host
 from t5x_harness.execute.prepare import RunData
 from t5x_harness.gin.config import GinConfig
 from t5x_harness.resume.injection import Injector
@@ -32,12 +33,12 @@ class Inference(Training):
         from t5x import utils
 
         from t5x_harness.execute.evaluate import inference_of, job_on
-        from t5x_harness.execute.record import record_of, rows_of
+        from t5x_harness.execute.record import rows_of
         from t5x_harness.upstream.t5x import before_inferring
 
         number, began, infers = 0, 0.0, self._training.mode is Mode.INFER
         record.parent.mkdir(parents=True, exist_ok=True)
-        with record_of(record, self._run.pod).open("a", encoding="utf-8", buffering=1) as file:
+        with of_host(record, self._run.host).open("a", encoding="utf-8", buffering=1) as file:
 
             def note(line: Mapping[str, Any]) -> None:
                 file.write(json.dumps(line) + "\n")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from t5x_harness.execute.command_line import as_t5x
 from t5x_harness.execute.execution import Progress, open_execution
+from t5x_harness.execute.host_files import of_host
 from t5x_harness.execute.output import scalars_in
 from t5x_harness.resolve.exceptions import error_text
 from t5x_harness.resolve.explanation import explain, log_traceback
@@ -52,7 +53,7 @@ class Training:
 
         run = self._run
         ordered = None if fault is None else Fault.from_json(fault)
-        comes = ordered is not None and (run.pod is None or ordered.host in (None, run.pod.index))
+        comes = ordered is not None and ordered.host in (None, run.host)
         injector = Injector(ordered, at_step, self._announce) if ordered is not None and comes else None
         self._life = life
         try:
@@ -75,10 +76,10 @@ class Training:
         import gin
         from t5x import train as train_module
 
-        from t5x_harness.execute.record import Recorder, record_of
+        from t5x_harness.execute.record import Recorder
 
         trainer_cls = config.build("trainer_cls")
-        recorder = Recorder(record_of(record, self._run.pod), injector, self._life)
+        recorder = Recorder(of_host(record, self._run.host), injector, self._life)
         gin.get_configurable(train_module.train)(
             **({} if trainer_cls is None else {"trainer_cls": recorder.watch(trainer_cls)})
         )

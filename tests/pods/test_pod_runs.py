@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from t5x_harness.execute.host_files import of_host
 from t5x_harness.pods.ending import PodEnded
 from t5x_harness.pods.run import PodRun
-from t5x_harness.pods.start import log_of, start_pod
+from t5x_harness.pods.start import start_pod
 from t5x_harness.slices.slice import get_slice
 from t5x_harness.workers.errors import RunDied, RunTimedOut
 from t5x_harness.workers.run import RunProcess
@@ -131,7 +132,7 @@ def test_nothing_is_left_of_a_pod_that_was_closed_in_a_call(start: Start, tmp_pa
 
 def test_each_host_has_its_own_log(start: Start, tmp_path: Path) -> None:
     start().call("train")
-    assert [log_of(tmp_path / "run.log", number).name for number in (0, 2)] == ["run.log", "run.host-2.log"]
+    assert [of_host(tmp_path / "run.log", number).name for number in (0, 2)] == ["run.log", "run.host-2.log"]
     assert sorted(path.name for path in tmp_path.glob("*.log")) == [
         "run.host-1.log",
         "run.host-2.log",
