@@ -29,7 +29,7 @@ from t5x_harness.slices.slice import get_slice
 from t5x_harness.spec import Change, Finding, RunSpec, Severity, Stage
 from t5x_harness.upstream.jax import (
     JaxLacksRules,
-    compile_on_first_host,
+    compile_once,
     join_pod_when_needed,
     lowered,
     use_tpu_numerics,
@@ -72,7 +72,7 @@ def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution
     pod = Pod.from_environment(os.environ)
     if pod is not None:
         join_pod_when_needed(pod)
-        compile_on_first_host()
+    compile_once()
     force_cpu_devices(slice_.num_devices // (pod.processes if pod else 1))
     install_mesh(slice_)
     configure_for_short_run()

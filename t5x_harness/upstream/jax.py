@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import socket
 import sys
 import threading
 import time
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _COMPILING_SECONDS = 20.0
-"""How long a host waits for a program that the first host compiles, before it compiles the program itself."""
+"""How long a process waits for a program that another one compiles, before it compiles the program itself."""
 
 _LOOK_SECONDS = 0.05
 
@@ -40,14 +41,14 @@ def join_pod_when_needed(pod: Pod) -> None:
     after_import("jax._src.xla_bridge", _join_before_backends)
 
 
-def compile_on_first_host() -> None:
-    """Makes the hosts of a pod use the programs that their first host has compiled, through JAX's compile cache.
+def compile_once() -> None:
+    """Makes processes that need the same program at the same time compile it once, if JAX has a compile cache.
 
-    JAX has an entry for each host, as it hashes which devices are local, and only the first one writes its entries: all
-    others would compile again, on the same few cores, what is the same program.
+    The others wait, and read it from the cache. In a pod it is the first host that compiles: JAX has an entry for each
+    host, as it hashes which devices are local, and only the first one writes its entries.
     """
     after_import("jax._src.cache_key", _hash_devices_alike)
-    after_import("jax._src.compiler", _await_first_host)
+    after_import("jax._src.compiler", _await_others)
 
 
 def _hash_devices_alike(cache_key: ModuleType) -> None:
@@ -55,24 +56,37 @@ def _hash_devices_alike(cache_key: ModuleType) -> None:
         cache_key.__dict__["_hash_accelerator_config"] = cache_key._hash_devices
 
 
-def _await_first_host(compiler: ModuleType) -> None:
-    read = getattr(compiler, "_cache_read", None)
-    if read is None:
+def _await_others(compiler: ModuleType) -> None:
+    read, compile_ = (getattr(compiler, name, None) for name in ("_cache_read", "_compile_and_write_cache"))
+    if read is None or compile_ is None or hasattr(compile_, "__wrapped__"):
         return
 
-    @functools.wraps(read)
-    def read_or_wait(*args: Any) -> Any:
-        found = read(*args)
+    @functools.wraps(compile_)
+    def read_or_compile(backend: Any, computation: Any, devices: Any, options: Any, *rest: Any) -> Any:
+        *_, name, key = rest
         index = compiler.distributed.global_state.process_id
-        if found[0] is not None or not index or all(device.process_index == index for device in args[-1]):
-            return found
+        leads = not index or all(device.process_index == index for device in devices)
         end = time.monotonic() + _COMPILING_SECONDS
-        while found[0] is None and time.monotonic() < end:
-            time.sleep(_LOOK_SECONDS)
-            found = read(*args)
-        return found
+        with socket.socket(socket.AF_UNIX) as sign:
+            while not (is_mine := leads and _is_first(sign, key)) and time.monotonic() < end:
+                time.sleep(_LOOK_SECONDS)
+                if (found := read(name, key, options, backend, devices)[0]) is not None:
+                    return found
+            if is_mine and (found := read(name, key, options, backend, devices)[0]) is not None:
+                return found  # another process has written it since it was looked up
+            return compile_(backend, computation, devices, options, *rest)
 
-    compiler.__dict__["_cache_read"] = read_or_wait
+    compiler.__dict__["_compile_and_write_cache"] = read_or_compile
+
+
+def _is_first(sign: socket.socket, program: str) -> bool:
+    """Returns whether no other process compiles a program; a name in the kernel, which ends with the socket, says so."""
+    digest = program.rpartition("-")[2]  # such a name is short
+    try:
+        sign.bind(f"\0t5x-harness-compiles-{os.getuid()}-{digest}")
+    except OSError:
+        return False
+    return True
 
 
 def is_traceback_carrier(error: BaseException) -> bool:

@@ -68,7 +68,7 @@ LIBRARIES = (
         {
             "jax/_src/lru_cache.py": "_CACHE_SUFFIX",
             "jax/_src/cache_key.py": "_hash_accelerator_config _hash_devices",
-            "jax/_src/compiler.py": "_cache_read",
+            "jax/_src/compiler.py": "_cache_read _compile_and_write_cache",
             "jax/_src/distributed.py": "initialize State",
             "jax/_src/xla_bridge.py": "backends",
             "jax/_src/interpreters/mlir.py": "_platform_specific_lowerings",
