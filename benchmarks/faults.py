@@ -1,13 +1,16 @@
 """Ends a tiny training, and an inference, at every moment, in every way and on every storage, and says what happened.
 
-    python benchmarks/faults.py [--moments save,infer] [--storages gs://] [--keep cells.json] [--write docs/resume.md]
+    python benchmarks/faults.py [--moments save,infer] [--storages gs://] [--hosts 1,2] [--keep cells.json]
+                                [--write docs/resume.md]
 
 Each cell of the table is a fault that the stage resume brings to a process of a run; the process is started again and
-compared with one that ran through. All faults of a storage are compared with one reference. The table has a row for
-each moment, storage and number of hosts. A file of cells keeps what was measured: a later call goes on with the others.
+compared with one that ran through. All faults of a storage and a number of hosts are compared with one reference. The
+table has a row for each moment, storage, number of hosts, and place where the training goes on. A file of cells keeps
+what was measured: a later call goes on with the others.
 """
 
 import argparse
+import dataclasses
 import itertools
 import json
 import tempfile
@@ -23,7 +26,9 @@ STORAGES = {"local folder": "", "/gcs": "/gcs/faults", "gs://": "gs://faults"}
 TRAINED = ("step", "save", "commit", "eval", "restore", "compile")
 INFERRED = ("infer",)
 WAYS = ("kill", "term", "stop", "gil")
-HOSTS = (1,)
+SLICES = {1: "v3:1x1", 2: "v4-16", 4: "v4-32"}
+"""The slice of each number of hosts."""
+
 STEPS = {"step": 5}
 """The steps at which moments come that would otherwise lose nothing."""
 
@@ -65,16 +70,70 @@ utils.DatasetConfig.batch_size = 4
 CHECKPOINT_PATH = 'gs://nowhere/model/checkpoint_1234'
 """
 
-Cell = tuple[str, str, str]
-"""A storage, a moment and a way."""
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of the table.
+
+    Attributes:
+      storage: where the run writes.
+      moment: the moment of the fault.
+      hosts: the number of hosts.
+      host: the number of the host that the fault comes to; None for all of them.
+      on: where the training goes on, as a fault says it; empty for the same hosts.
+    """
+
+    storage: str
+    moment: str
+    hosts: int = 1
+    host: int | None = None
+    on: str = ""
+
+    @property
+    def group(self) -> tuple[str, int, bool]:
+        """The rows with the same group share a reference."""
+        return self.storage, self.hosts, self.moment in INFERRED
+
+    def order(self, how: str) -> str:
+        """Returns the text of a fault; a process that hangs is killed after a second."""
+        step = f",at_step={STEPS.get(self.moment, 4)}" if self.moment in TRAINED else ""
+        host = "" if self.host is None else f",host={self.host}"
+        grace = ",grace=1" if how in ("stop", "gil") else ""
+        return f"during={self.moment},how={how}{step}{host}{grace}{self.on and f',on={self.on}'}"
+
+    def __str__(self) -> str:
+        names = {None: "all", 0: "first", self.hosts - 1: "last"}
+        hosts = "1" if self.hosts == 1 else f"{self.hosts}, {names[self.host]}"
+        return f"| `{self.moment}` | {self.storage} | {hosts} | {GOES_ON[self.on]} |"
 
 
-def measure(storage: str, cells: Sequence[Cell], *, infers: bool, keep: Callable[[Cell, str], None]) -> None:
-    """Runs a config on a storage, brings it the fault of each cell, and passes on the result of each as it comes."""
+LOCAL, BUCKET = "local folder", "gs://"
+GOES_ON = {"": "same", "v4-8": "one host", "2": "2 partitions", "v4-16": "2 hosts"}
+"""Where a training goes on, in words."""
+
+ROWS = (
+    *itertools.starmap(Row, itertools.product(STORAGES, (*TRAINED, *INFERRED))),
+    Row(LOCAL, "step", on="2"),
+    Row(BUCKET, "save", on="2"),
+    *(Row(LOCAL, moment, 2, host) for moment in ("step", "save", "commit", "restore") for host in (0, 1)),
+    Row(LOCAL, "save", 2, 0, "v4-8"),
+    Row(BUCKET, "step", 2, 1),
+    Row(BUCKET, "commit", 2, 0),
+    *(Row(LOCAL, "step", 4, host) for host in (0, 3)),
+    Row(LOCAL, "save", 4, 3, "v4-16"),
+)
+
+Cell = tuple[Row, str]
+"""A row, and a way to end."""
+
+
+def measure(cells: Sequence[Cell], keep: Callable[[Cell, str], None]) -> None:
+    """Runs the config of a group of cells, brings it the fault of each, and passes on each result as it comes."""
     from t5x_harness.runs.pool import run_specs
-    from t5x_harness.spec import Fault, RunSpec
+    from t5x_harness.spec import Fault, Hosts, RunSpec
 
-    faults = [Fault.from_text(order(moment, how)) for _, moment, how in cells]
+    storage, hosts, infers = cells[0][0].group
+    faults = [Fault.from_text(row.order(how)) for row, how in cells]
     text = MODEL.format(mode="infer", run="infer", task="sample_classify") + INFER if infers else ""
     text = text or MODEL.format(mode="train", run="pretrain", task="sample_classify") + TRAIN
     if folder := STORAGES[storage]:
@@ -88,27 +147,21 @@ def measure(storage: str, cells: Sequence[Cell], *, infers: bool, keep: Callable
         file = Path(name, "infer.gin" if infers else "train.gin")
         file.write_text(text, encoding="utf-8")
         (Path(name) / "buckets" / "faults").mkdir(parents=True)
-        spec = RunSpec((file.name,), search_paths=(str(ROOT / "sample_tasks/configs"),), slice="v3:1x1", cwd=name)
+        spec = RunSpec((file.name,), search_paths=(str(ROOT / "sample_tasks/configs"),), slice=SLICES[hosts], cwd=name)
         spec = spec.with_settings(full_size=True, campaign=0, times=len(faults), gcs_root=f"{name}/buckets")
+        spec = spec.with_settings(hosts=Hosts.ONE if hosts == 1 else Hosts.EMULATED)
         with mock.patch("t5x_harness.resume.campaign.draw", return_value=faults):
             (result,) = run_specs([spec], Path(name, "runs"), ahead=0, on_progress=lambda _: progress)
         for finding in {f for stage in result.stages for f in stage.errors}:
             print(finding.code, finding.message, finding.fix, flush=True)
 
 
-def order(moment: str, how: str) -> str:
-    """Returns the text of a fault; a process that hangs is killed after a second."""
-    step = f",at_step={STEPS.get(moment, 4)}" if moment in TRAINED else ""
-    return f"during={moment},how={how}{step}{',grace=1' if how in ('stop', 'gil') else ''}"
-
-
-def table(found: Mapping[Cell, str], moments: Sequence[str], storages: Sequence[str]) -> str:
-    """Returns a Markdown table of what happened, with a row for each moment and storage that was measured."""
-    lines = [f"| moment | storage | hosts | {' | '.join(f'`{how}`' for how in WAYS)} |", "|---" * (3 + len(WAYS)) + "|"]
-    for moment, storage, hosts in itertools.product(moments, storages, HOSTS):
-        if all((storage, moment, how) in found for how in WAYS):
-            cells = " | ".join(found[storage, moment, how] for how in WAYS)
-            lines.append(f"| `{moment}` | {storage} | {hosts} | {cells} |")
+def table(found: Mapping[Cell, str]) -> str:
+    """Returns a Markdown table of what happened, with each row that was measured."""
+    names = " | ".join(f"`{how}`" for how in WAYS)
+    lines = [f"| moment | storage | hosts, which ends | goes on with | {names} |", "|---" * (4 + len(WAYS)) + "|"]
+    measured = [row for row in ROWS if all((row, how) in found for how in WAYS)]
+    lines += [f"{row} {' | '.join(found[row, how] for how in WAYS)} |" for row in measured]
     return "\n".join(lines)
 
 
@@ -116,24 +169,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--moments", default=",".join((*TRAINED, *INFERRED)))
     parser.add_argument("--storages", default=",".join(STORAGES))
+    parser.add_argument("--hosts", default=",".join(map(str, SLICES)))
     parser.add_argument("--keep", type=Path, help="JSON file with the cells that were measured")
     parser.add_argument("--write", type=Path, help="Markdown file whose table between the two markers is replaced")
     arguments = parser.parse_args()
     moments, storages = arguments.moments.split(","), arguments.storages.split(",")
     kept = json.loads(arguments.keep.read_text()) if arguments.keep and arguments.keep.exists() else []
-    found: dict[Cell, str] = {(storage, moment, how): outcome for storage, moment, how, outcome in kept}
+    found: dict[Cell, str] = {(Row(**row), how): outcome for row, how, outcome in kept}
 
     def keep(cell: Cell, outcome: str) -> None:
-        print(*cell, outcome, sep=" | ", flush=True)
+        print(*cell, outcome, flush=True)
         found[cell] = outcome
         if arguments.keep:
-            arguments.keep.write_text(json.dumps([[*each, result] for each, result in found.items()], indent=0))
+            cells = [[dataclasses.asdict(row), how, outcome] for (row, how), outcome in found.items()]
+            arguments.keep.write_text(json.dumps(cells, indent=0))
 
-    for storage, of_kind in itertools.product(storages, (TRAINED, INFERRED)):
-        wanted = itertools.product([storage], [moment for moment in moments if moment in of_kind], WAYS)
-        if cells := [cell for cell in wanted if cell not in found]:
-            measure(storage, cells, infers=of_kind is INFERRED, keep=keep)
-    print(result := table(found, moments, storages))
+    wanted = [row for row in ROWS if row.moment in moments and row.storage in storages]
+    wanted = [row for row in wanted if str(row.hosts) in arguments.hosts.split(",")]
+    for group in dict.fromkeys(row.group for row in wanted):
+        rows = [row for row in wanted if row.group == group]
+        if cells := [cell for cell in itertools.product(rows, WAYS) if cell not in found]:
+            measure(cells, keep)
+    print(result := table(found))
     if arguments.write:
         write_table(arguments.write, "faults", result)
 

@@ -80,7 +80,7 @@ def _await_others(compiler: ModuleType) -> None:
 
 
 def _is_first(sign: socket.socket, program: str) -> bool:
-    """Returns whether no other process compiles a program; a name in the kernel, which ends with the socket, says so."""
+    """Returns whether no other process compiles a program; says to them that this one does, until ``sign`` closes."""
     digest = program.rpartition("-")[2]  # such a name is short
     try:
         sign.bind(f"\0t5x-harness-compiles-{os.getuid()}-{digest}")
