@@ -136,6 +136,7 @@ def measure(cells: Sequence[Cell], keep: Callable[[Cell, str], None]) -> None:
     faults = [Fault.from_text(row.order(how)) for row, how in cells]
     text = MODEL.format(mode="infer", run="infer", task="sample_classify") + INFER if infers else ""
     text = text or MODEL.format(mode="train", run="pretrain", task="sample_classify") + TRAIN
+    text = text.replace("BATCH_SIZE = 8", f"BATCH_SIZE = {max(8, 4 * hosts)}")  # one example for each device
     if folder := STORAGES[storage]:
         text += f"{'INFER_OUTPUT_DIR' if infers else 'MODEL_DIR'} = '{folder}/out'\n"
 
