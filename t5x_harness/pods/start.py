@@ -6,14 +6,12 @@ from pathlib import Path
 from t5x_harness.execute.host_files import of_host
 from t5x_harness.pods.run import PodRun
 from t5x_harness.pods.stall import IDLE_SECONDS
-from t5x_harness.slices.pod import Pod
+from t5x_harness.slices.pod import MOST_HOSTS, Pod
 from t5x_harness.slices.slice import Slice, slices_of_hosts
+from t5x_harness.system.memory import available_bytes
 from t5x_harness.system.network_filter import free_ports
 from t5x_harness.workers.errors import WorkerError
 from t5x_harness.workers.run import ForkedRun, RunProcess
-
-MOST_HOSTS = 32
-"""The most hosts that a pod has here; larger slices are emulated by one process with all of their devices."""
 
 HOST_BYTES = 600 * 2**20
 """The memory that one host takes in a shrunk run, in bytes: benchmarks/pods.py measures it."""
@@ -83,7 +81,7 @@ def check_pod(slice_: Slice, available: int | None = None) -> None:
             fix="leave out the option: one process then emulates all devices of the slice; or name a smaller slice",
         )
     needed = hosts * HOST_BYTES
-    available = _available_bytes() if available is None else available
+    available = available_bytes() if available is None else available
     if needed > available:
         raise PodRefused(
             f"{hosts} hosts of {slice_.name} need about {hosts} x {_gib(HOST_BYTES)} = {_gib(needed)} of memory, and "
@@ -102,15 +100,3 @@ def memory_of(hosts: int) -> str:
 
 def _gib(number: int) -> str:
     return f"{number / 2**30:.1f} GiB"
-
-
-def _available_bytes() -> int:
-    """Returns the free memory of this machine, or of this container if it has a limit."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    group = Path("/sys/fs/cgroup")
-    try:
-        limit, used = (int((group / name).read_text()) for name in ("memory.max", "memory.current"))
-    except (OSError, ValueError):  # no limit, or "max"
-        return free
-    return min(free, limit - used)

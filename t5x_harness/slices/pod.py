@@ -19,6 +19,9 @@ from typing import Self
 
 from t5x_harness.variables import POD_VARIABLE, TPU_VM_VARIABLE
 
+MOST_HOSTS = 32
+"""The most hosts that a pod has here; larger slices are emulated by one process with all of their devices."""
+
 _FIRST_SECONDS, _LONGEST_SECONDS = 5.0, 60.0
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from t5x_harness.google.vertex.faults import VertexFault
+from t5x_harness.slices.pod import MOST_HOSTS
+from t5x_harness.system.memory import available_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,7 +37,8 @@ class VertexOptions:
       pending_seconds: how long a job is pending after that.
       running_seconds: the minimum time that a job is running, so that even clients that rarely poll see that state.
       pod_hosts: the largest number of hosts with which a TPU slice has a process for each host, with its devices. A
-        larger slice is one process with all devices.
+        larger slice is one process with all devices. The default is as many as have a GiB of free memory each, at
+        least 4 and at most 32.
       warm: whether Google's library is loaded when the server starts, instead of with the first request.
       expected: jobs that will be sent soon; None if that is not known.
       faults: the faults that are armed from the start.
@@ -49,7 +52,7 @@ class VertexOptions:
     queued_seconds: float = 0.0
     pending_seconds: float = 0.05
     running_seconds: float = 0.0
-    pod_hosts: int = 4
+    pod_hosts: int = dataclasses.field(default_factory=lambda: min(MOST_HOSTS, max(4, available_bytes() // 2**30)))
     warm: bool = False
     expected: ExpectedJobs | None = None
     faults: tuple[VertexFault, ...] = ()

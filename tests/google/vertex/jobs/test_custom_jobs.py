@@ -11,6 +11,7 @@ from t5x_harness.google.vertex.jobs import driver
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
 from t5x_harness.google.vertex.jobs.guarded import Watched
 from t5x_harness.google.vertex.jobs.launching import CannotLaunch, job_folder, notes_on
+from t5x_harness.google.vertex.settings import VertexOptions
 
 
 def test_a_job_runs_and_succeeds_and_is_not_changed_by_a_late_cancellation(service: Any) -> None:
@@ -217,8 +218,8 @@ NO_BUCKET = (
     "gcloud storage buckets create gs://no-bucket"
 )
 NO_POD = (
-    "v3-512 has 64 hosts; here it is one process with all of its 512 devices, as slices of more than 4 hosts are "
-    "(pod_hosts)"
+    "v3-512 has 64 hosts; here it is one process with all of its 512 devices, as slices of more than "
+    f"{VertexOptions().pod_hosts} hosts are (pod_hosts)"
 )
 
 
