@@ -115,11 +115,11 @@ ROWS = (
     *itertools.starmap(Row, itertools.product(STORAGES, (*TRAINED, *INFERRED))),
     Row(LOCAL, "step", on="2"),
     Row(BUCKET, "save", on="2"),
-    *(Row(LOCAL, moment, 2, host) for moment in ("step", "save", "commit", "restore") for host in (0, 1)),
+    *(Row(LOCAL, "step", 2, host) for host in (0, 1)),
+    Row(LOCAL, "save", 2, 0),
     Row(LOCAL, "save", 2, 0, "v4-8"),
     Row(BUCKET, "step", 2, 1),
-    Row(BUCKET, "commit", 2, 0),
-    *(Row(LOCAL, "step", 4, host) for host in (0, 3)),
+    Row(LOCAL, "step", 4, 3),
     Row(LOCAL, "save", 4, 3, "v4-16"),
 )
 
