@@ -15,6 +15,7 @@ from typing import IO
 from t5x_harness.pods.start import check_pod, pods_of
 from t5x_harness.pods.unity import in_words
 from t5x_harness.slices.devices import device_environment
+from t5x_harness.slices.pod import Pod, registered
 from t5x_harness.slices.slice import Slice
 from t5x_harness.symptoms.recognize import Symptom, recognize
 from t5x_harness.system import processes
@@ -88,7 +89,7 @@ def _status_of(pid: int) -> int:
 def _run(words: Sequence[str], environment: Mapping[str, str], slice_: Slice) -> int:
     with contextlib.ExitStack() as held:
         hosts = []
-        for pod in pods_of(slice_):
+        for pod in (pods := pods_of(slice_)):
             folder = held.enter_context(tempfile.TemporaryDirectory(prefix=f"t5x-host-{pod.index}-"))
             own = {
                 **device_environment(slice_, environment, processes=pod.processes),
@@ -97,14 +98,15 @@ def _run(words: Sequence[str], environment: Mapping[str, str], slice_: Slice) ->
                 "TMPDIR": folder,
             }
             hosts.append(_Program(pod.index, words, {**environment, **own}))
-        failed = _await(hosts)
+        failed = _await(hosts, pods[0])
         living = [host.number for host in hosts if host.process.poll() is None]
         processes.kill_below()
         if not failed:
             return 0
         first = min(failed, key=lambda host: host.has_lost_another())
         ended = f"; ended with it: {in_words(living)}" if living else ""
-        say(f"host {first.number} of {len(hosts)} {describe_returncode(first.status)}{ended}{_why(first.symptoms())}")
+        how = first.fault or describe_returncode(first.status)
+        say(f"host {first.number} of {len(hosts)} {how}{ended}{_why(first.symptoms())}")
         return first.status if first.status > 0 else 128 - first.status
 
 
@@ -123,13 +125,15 @@ class _Program:
       number: the number of the host.
       process: its process.
       last: its last lines.
-      status: its exit status, once it has one.
+      status: its exit status, once it has one; 1 if it should not have ended.
+      fault: why it should not have ended; empty if its status says so.
     """
 
     def __init__(self, number: int, words: Sequence[str], environment: Mapping[str, str]) -> None:
         self.number = number
         self.last: deque[str] = deque(maxlen=_KEPT_LINES)
         self.status = 0
+        self.fault = ""
         self.process = subprocess.Popen(
             words, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
@@ -161,13 +165,20 @@ class _Program:
             print(f"host {self.number}: {text}", flush=True)
 
 
-def _await(hosts: Sequence[_Program]) -> list[_Program]:
-    """Waits until all have ended, or a little longer than until one has failed; returns those that have failed."""
+def _await(hosts: Sequence[_Program], pod: Pod) -> list[_Program]:
+    """Waits until all have ended, or a little longer than until one has failed; returns those that have failed.
+
+    Args:
+      hosts: the programs.
+      pod: the place of one of them.
+    """
     failed: list[_Program] = []
     end = float("inf")
-    open_, rest = list(hosts), _Rest()
+    open_, rest, meeting = list(hosts), _Rest(), _Meeting(pod)
     while open_ and time.monotonic() < end:
         rest.look()
+        if absent := meeting.absent(hosts, open_):
+            return absent
         for host in [host for host in open_ if host.has_ended()]:
             open_.remove(host)
             if host.status:
@@ -175,6 +186,36 @@ def _await(hosts: Sequence[_Program]) -> list[_Program]:
                 end = min(end, time.monotonic() + _LINGER_SECONDS)
         time.sleep(_LOOK_SECONDS)
     return failed
+
+
+class _Meeting:
+    """Finds programs that have ended without asking JAX for devices, for which those that have asked wait for ever.
+
+    Args:
+      pod: the place of one of the programs.
+    """
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+        self._asked: set[int] = set()
+        self._end = float("inf")
+
+    def absent(self, hosts: Sequence[_Program], living: Sequence[_Program]) -> list[_Program]:
+        """Returns them, once others have waited for some seconds: what they have started may still ask."""
+        asking = registered(self._pod)
+        self._asked |= asking
+        absent = [host for host in hosts if host not in living and host.number not in self._asked]
+        waiting = [host.number for host in living if host.number in asking]
+        if not absent or not waiting:
+            self._end = float("inf")
+            return []
+        self._end = min(self._end, time.monotonic() + _REST_SECONDS)
+        if time.monotonic() < self._end:
+            return []
+        for host in absent:
+            host.status = 1
+            host.fault = f"has ended without asking JAX for devices, and {in_words(waiting)} cannot start without it"
+        return absent
 
 
 class _Rest:

@@ -300,6 +300,13 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         "CKP27",
+        # The embedded T5X's words, and T5X's own, which are only the folder.
+        r"^(/\S+?/checkpoint_\d+)(?:/state$| is not a checkpoint: it has no folder 'state')",
+        "the checkpoint {1} was not written to its end: it has no folder 'state'",
+        "restore another one, or move it away: T5X then takes the one before",
+    ),
+    KnownError(
+        "CKP27",
         r"(?:DATA_LOSS|OUT_OF_RANGE|NOT_FOUND): .*?OCDBT database at (?:local file \")?(\S+/checkpoint_\d+)/state/"
         r"[^:]*: Error (?:decoding|reading) .*?: (.*?)(?: \[tensorstore|$)",
         "the checkpoint {1} is damaged: {2}",

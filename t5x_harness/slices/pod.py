@@ -75,7 +75,7 @@ class Attendance:
         self._pod = pod
         self._own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            self._own.bind(self._name(pod.index))
+            self._own.bind(_name(pod, pod.index))
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 self._own.close()
@@ -88,19 +88,25 @@ class Attendance:
 
     def missing(self) -> list[int]:
         """Returns the hosts on which no program has registered."""
-        found = []
-        for index in range(self._pod.processes):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
-                if index != self._pod.index and asking.connect_ex(self._name(index)):
-                    found.append(index)
-        return found
+        return sorted({*range(self._pod.processes)} - {self._pod.index} - registered(self._pod))
 
     def leave(self) -> None:
         """Releases the name. May be called again."""
         self._own.close()
 
-    def _name(self, index: int) -> bytes:
-        return f"\0t5x-harness-pod/{os.geteuid()}/{self._pod.coordinator}/{index}".encode()
+
+def registered(pod: Pod) -> set[int]:
+    """Returns the hosts of a pod on which a program has registered, and has not ended."""
+    found = set()
+    for index in range(pod.processes):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+            if not asking.connect_ex(_name(pod, index)):
+                found.add(index)
+    return found
+
+
+def _name(pod: Pod, index: int) -> bytes:
+    return f"\0t5x-harness-pod/{os.geteuid()}/{pod.coordinator}/{index}".encode()
 
 
 @contextlib.contextmanager

@@ -268,6 +268,47 @@ class Trainer(trainer.Trainer):
         return summary
 """
 
+TIDIES_UP = """
+import shutil
+from pathlib import Path
+
+import gin
+from t5x import checkpoints, utils
+
+
+@gin.configurable
+def get_dataset(*args, directory, **kwargs):
+    {does}
+    return utils.get_dataset(*args, **kwargs)
+"""
+FINISHES = """
+    for folder in Path(directory).glob("checkpoint_*.orbax-checkpoint-tmp*"):
+        folder.rename(folder.with_name(folder.name.partition(".")[0]))
+"""
+KEEPS_OTHERS = """
+    if steps := checkpoints.all_steps(directory):
+        shutil.rmtree(Path(directory, f"checkpoint_{max(steps)}"))
+"""
+OWN_DATASET = (
+    "import mine\ntrain_script.train.get_dataset_fn = @mine.get_dataset\nmine.get_dataset.directory = %MODEL_DIR\n"
+)
+
+
+@pytest.mark.journey
+@pytest.mark.parametrize(
+    ("does", "preempt", "code", "says"),
+    [
+        (FINISHES, "commit", "RES01", "training went on from step 2, and checkpoint_0 was complete"),
+        (FINISHES, "save", "CKP27", "checkpoint_2"),
+        (KEEPS_OTHERS, None, "RES01", "training went on from step 0, and checkpoint_2 was complete"),
+    ],
+    ids=["temporary folder", "half-written folder", "keep"],
+)
+def test_a_bug_of_folders_is_named(resumed: Resumed, does: str, preempt: str | None, code: str, says: str) -> None:
+    error = only(resumed(SAVED + OWN_DATASET, TIDIES_UP.replace("    {does}", does), preempt))
+    assert error.code == code, (error.message, error.fix)
+    assert says in error.message
+
 
 @pytest.mark.journey
 @pytest.mark.parametrize(
@@ -294,7 +335,7 @@ class Trainer(trainer.Trainer):
 )
 def test_a_bug_of_restarts_is_named(resumed: Resumed, extra: str, module: str, code: str, says: str) -> None:
     error = only(resumed(extra, module))
-    assert error.code == code, error
+    assert error.code == code, (error.message, error.fix)
     assert says in error.message
 
 

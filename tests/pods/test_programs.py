@@ -116,3 +116,14 @@ def test_a_program_that_fails_on_one_host_does_not_wait_for_the_others(tmp_path:
     done = run("--hosts=2", "--", sys.executable, "program.py", folder=tmp_path)
     assert done.returncode == 4
     assert "t5x-harness exec: host 1 of 2 exited with status 4" in done.stderr
+
+
+@pytest.mark.journey
+def test_a_program_that_never_asks_for_devices_is_named(tmp_path: Path) -> None:
+    code = "import os\nif os.environ['TPU_WORKER_ID'] == '0':\n    import jax\n    jax.devices()"
+    done = run("--hosts=2", "--", sys.executable, "-c", code, folder=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "t5x-harness exec: host 1 of 2 has ended without asking JAX for devices, and host 0 cannot start without it; "
+        "ended with it: host 0"
+    )
