@@ -1,6 +1,6 @@
 """Brings random faults to runs for a long time, and lets clients use `serve` for a day, and looks for what is left.
 
-    python benchmarks/soak.py [--faults 500] [--minutes 60] [--hours 24] [--only runs] [--write docs/reliability.md]
+    python benchmarks/soak.py [--faults 500] [--each 5] [--minutes 60] [--hours 24] [--only runs] [--write docs/reliability.md]
 
 runs   tiny trainings, evaluations and inferences in one session: one process that has imported the stack, and one
        emulated Google Cloud. Each run is a campaign: it is ended by several faults that the seed draws, restarted after
@@ -31,7 +31,7 @@ from typing import Any
 from urllib.parse import quote
 
 import faults
-from memory import proportional_bytes
+from memory import private_bytes
 from reporting import write_table
 
 MARK = "T5X_HARNESS_SOAK"
@@ -49,9 +49,6 @@ TEXTS = {
     "eval": ("eval", EVAL + "CHECKPOINT_PATH = 'gs://nowhere/model/checkpoint_1234'\n", "EVAL_OUTPUT_DIR"),
     "infer": ("infer", faults.INFER, "INFER_OUTPUT_DIR"),
 }
-FAULTS = 5
-"""The faults of each run."""
-
 CLIENTS, RATE = 3, 1.0
 
 
@@ -64,7 +61,7 @@ class Left:
       ports: the ports that they listen on.
       descriptors: the descriptors that they have open.
       entries: the entries of the temporary folder.
-      megabytes: the memory that they have in use.
+      megabytes: the memory that they have alone.
     """
 
     processes: int
@@ -81,7 +78,7 @@ class Left:
         inodes = [inode for pid in pids for inode in _targets(pid)]
         listening = {line.split()[9] for line in _lines("/proc/net/tcp") if line.split()[3] == "0A"}
         ports = len({f"socket:[{inode}]" for inode in listening} & {*inodes})
-        memory = sum(map(proportional_bytes, pids)) / 2**20
+        memory = sum(map(private_bytes, pids)) / 2**20
         return cls(len(pids), ports, len(inodes), len(list(folder.iterdir())), memory)
 
 
@@ -125,7 +122,7 @@ class SoakRun:
     left: Left
 
 
-def soak(number: int, seed: int, kinds: Mapping[str, int] = KINDS, each: int = FAULTS) -> Iterator[SoakRun]:
+def soak(number: int, seed: int, kinds: Mapping[str, int] = KINDS, each: int = 5) -> Iterator[SoakRun]:
     """Makes runs in one session until they had so many faults, and yields each run with what is left after it."""
     from t5x_harness.runs.pool import RunContext, RunPool
 
@@ -297,6 +294,7 @@ def served(hours: float, seed: int) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=500)
+    parser.add_argument("--each", type=int, default=5, help="the faults of each run")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no run begins after them")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hours", type=float, default=24.0)
@@ -306,7 +304,7 @@ def main() -> None:
     tables = {}
     if arguments.only != "serve":
         made: list[SoakRun] = []
-        session = soak(arguments.faults, arguments.seed)
+        session = soak(arguments.faults, arguments.seed, each=arguments.each)
         until = time.monotonic() + 60 * arguments.minutes
         with contextlib.suppress(KeyboardInterrupt), contextlib.closing(session):
             for run in session:
