@@ -332,6 +332,10 @@ REPORTED = {
         "CKP32",
         "the checkpoint gs://b/run/checkpoint_2 was removed while a host restored it",
     ),
+    "ValueError: The checkpoint has no state of the input pipeline: /m/checkpoint_2/dataset/train_ds-000-of-001 is": (
+        "CKP33",
+        "a host found no position in the data for itself in the checkpoint /m/checkpoint_2",
+    ),
     "OSError: [Errno 28] No space left on device: '/data/m/x.tmp'": ("DSK01", "a host had no space left on a disk"),
     "OSError: [Errno 122] Disk quota exceeded": ("DSK01", "a host used up its quota of a disk"),
     "OSError: [Errno 30] Read-only file system: '/data/m'": ("DSK01", "a host wrote to a disk that is read-only"),

@@ -343,6 +343,11 @@ RECORDED = [
         "CKP32",
         "the checkpoint gs://b/run/checkpoint_3 was removed while it was restored",
     ),
+    (
+        "The checkpoint has no state of the input pipeline: /m/checkpoint_2/dataset/train_ds-000-of-001 is missing. It",
+        "CKP33",
+        "/m/checkpoint_2 has no position in the data for host 0 of 1: another number of hosts saved it",
+    ),
     ("/data/m/events.out; No space left on device", "RUN01", "no space left on the disk of /data/m/events.out"),
     ("/gcs/b/run/checkpoint_10.tmp-1700000000; Too many open files", "CKP12", "here /gcs/b/run/checkpoint_10.tmp-17"),
     ("Unexpected total_steps (20000) < checkpoint step  (1000000).", "CKP01", "TRAIN_STEPS is 20000, and"),
