@@ -327,6 +327,13 @@ KNOWN_ERRORS = (
         "auxiliary`, which holds each checkpoint until its jobs have ended",
     ),
     KnownError(
+        "RUN01",
+        r"EOF reached\. Requested to read \d+ bytes from \d+",
+        "a saved position in the data cannot be read: its file is cut off, or an inference was killed when T5X had "
+        "renamed one of its two files, input.ckpt.*, and not the other",
+        "remove input.ckpt.* from the folder tmp-* of the output, and the inference begins anew",
+    ),
+    KnownError(
         "CKP33",
         # The embedded T5X's words, and TensorFlow's.
         r"(?:of the input pipeline: |matching files for )(\S+?/checkpoint_\d+)/dataset/train_ds-0*(\d+)-of-0*(\d+)\b",

@@ -16,9 +16,6 @@ from t5x_harness.spec import Mode, Moment
 _CHUNK_SECONDS = 5.0
 """The longest time to wait for a chunk: a ``write_fn`` may write nothing that shows its end."""
 
-_POSITION_SECONDS = 0.2
-"""The time in which T5X saves the position in the data after a chunk."""
-
 
 class Inference(Training):
     """Infers or evaluates as T5X's own programs do, and records what the model runs over.
@@ -68,12 +65,13 @@ class Inference(Training):
 def _await_chunk(folder: Path, began: float) -> None:
     """Waits until the chunk that was inferred from a time on is written, as it is by another thread.
 
-    Otherwise it would be chance whether a process that is killed leaves this chunk.
+    Otherwise it would be chance whether a process that is killed leaves this chunk, and whether T5X has renamed one of
+    the two files of the position in the data, or both: after a chunk it renames them, one after the other.
     """
     deadline = time.monotonic() + _CHUNK_SECONDS
     while time.monotonic() < deadline:
-        if any(path.stat().st_mtime >= began for path in folder.rglob("*.COMPLETED")):
-            time.sleep(_POSITION_SECONDS)
+        is_written = any(path.stat().st_mtime >= began for path in folder.rglob("*.COMPLETED"))
+        if is_written and not any(folder.rglob("[0-9]*.ckpt.*")):
             return
         time.sleep(0.02)
 

@@ -343,6 +343,7 @@ RECORDED = [
         "CKP32",
         "the checkpoint gs://b/run/checkpoint_3 was removed while it was restored",
     ),
+    ("EOF reached. Requested to read 62 bytes from 101206", "RUN01", "a saved position in the data cannot be read: its"),
     (
         "The checkpoint has no state of the input pipeline: /m/checkpoint_2/dataset/train_ds-000-of-001 is missing. It",
         "CKP33",
