@@ -343,7 +343,16 @@ RECORDED = [
         "CKP32",
         "the checkpoint gs://b/run/checkpoint_3 was removed while it was restored",
     ),
-    ("EOF reached. Requested to read 62 bytes from 101206", "RUN01", "a saved position in the data cannot be read: its"),
+    (
+        "Failed to find any matching files for /m/checkpoint_2/dataset/process_1-of-2/train_ds-001-of-002",
+        "CKP33",
+        "/m/checkpoint_2 has no position in the data for host 1 of 2: another number of hosts saved it",
+    ),
+    (
+        "EOF reached. Requested to read 62 bytes from 101206",
+        "RUN01",
+        "a saved position in the data cannot be read: its",
+    ),
     (
         "The checkpoint has no state of the input pipeline: /m/checkpoint_2/dataset/train_ds-000-of-001 is missing. It",
         "CKP33",
