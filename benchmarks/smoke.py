@@ -6,6 +6,7 @@ Each round measures one figure after another, so that a machine whose speed drif
 
 cold      `pytest -m smoke` on one config, with an empty compile cache
 further   the time that each config after the first adds to such a call: the difference between several and one
+resumed   the cold call with the stage resume, which trains twice more, in processes that are killed and restarted
 warm      the cold call again, with the compile cache that it filled
 kept      the same in a shell of `t5x-harness warm`, which has already imported T5X
 processes `python -m t5x.train`, then `t5x.eval`, then `t5x.infer` on one config at the sizes that smoke shrinks it to,
@@ -63,10 +64,10 @@ def call(command: Sequence[str], cache: Path, folder: Path, variables: Mapping[s
     return seconds
 
 
-def smoke(names: Iterable[str], cache: Path, variables: Mapping[str, str] | None = None) -> float:
+def smoke(names: Iterable[str], cache: Path, variables: Mapping[str, str] | None = None, *options: str) -> float:
     """Returns the seconds of one pytest call on these configs."""
     files = [str(CONFIGS / name) for name in names]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cacheprovider", *files]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cacheprovider", *options, *files]
     return call(command, cache, ROOT, variables)
 
 
@@ -130,6 +131,7 @@ def measure() -> dict[str, float]:
         (folder / "work").mkdir()
         one = smoke([FIRST], folder / "cache-one")
         many = smoke([FIRST, *FURTHER], folder / "cache-many")
+        resumed = smoke([FIRST], folder / "cache-resumed", None, "--t5x-resume")
         warm = smoke([FIRST], folder / "cache-one")
         with kept_worker(folder / "cache-one", folder) as variables:
             kept = smoke([FIRST], folder / "cache-one", variables)
@@ -137,9 +139,11 @@ def measure() -> dict[str, float]:
     return {
         "cold": one,
         "further": (many - one) / len(FURTHER),
+        "resumed": resumed,
         "warm": warm,
         "kept": kept,
         "processes": three,
+        "resumed / cold": resumed / one,
         "cold / processes": one / three,
         "further / processes": (many - one) / len(FURTHER) / three,
         "plugin import (ms)": plugin_milliseconds(),

@@ -1,6 +1,7 @@
 """Brings random faults to runs for a long time, and lets clients use `serve` for a day, and looks for what is left.
 
-    python benchmarks/soak.py [--faults 500] [--each 5] [--minutes 60] [--hours 24] [--only runs] [--write docs/reliability.md]
+    python benchmarks/soak.py [--faults 500] [--each 5] [--minutes 60] [--hours 24] [--only runs]
+                              [--write docs/reliability.md]
 
 runs   tiny trainings, evaluations and inferences in one session: one process that has imported the stack, and one
        emulated Google Cloud. Each run is a campaign: it is ended by several faults that the seed draws, restarted after
