@@ -75,6 +75,23 @@ def test_two_hosts_go_on_to_the_bit_after_one_was_killed(
     assert len(done.predictions) == 16  # of eval and infer
 
 
+def test_an_inference_goes_on_after_one_of_its_hosts_was_killed(backend: Backend, infer_text: str) -> None:
+    made = backend(infer_text, resume=True, preempt="host=1", **POD)
+    result = made.passed(Stage.RESOLVE, Stage.PLAN, Stage.INFER, Stage.RESUME)
+    assert (result.findings, result.not_checked) == ((), ())
+    facts = dict(result.facts)
+    assert re.fullmatch("chunk 1 of 2; [01] made twice", facts["went on from"])  # the other host may have begun it
+    assert facts["results"] == "16 lines of 2 files and 0 scalars, equal"
+
+
+def test_only_as_many_hosts_as_before_find_their_position_in_the_data(backend: Backend, train_text: str) -> None:
+    made = backend(train_text + SAVED, resume=True, preempt="host=1,on=v4-8", **POD)
+    made.passed(Stage.RESOLVE, Stage.PLAN, Stage.TRAIN, Stage.EVAL, Stage.INFER)
+    error = only(made.stage(Stage.RESUME))
+    assert error.code == "CKP33"
+    assert "/checkpoint_2 has no position in the data for host 0 of 1: other hosts saved it" in error.message
+
+
 def test_a_pod_goes_on_with_one_host(backend: Backend, train_text: str) -> None:
     made = backend(train_text, resume=True, preempt="host=0,how=stop,on=v4-8", **POD)
     result = made.passed(Stage.RESOLVE, Stage.PLAN, Stage.TRAIN, Stage.EVAL, Stage.INFER, Stage.RESUME)
