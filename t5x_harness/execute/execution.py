@@ -354,7 +354,7 @@ class Execution:
         if isinstance(error, CannotGoOn):
             return Finding("RUN08", Severity.ERROR, report.stage, str(error), fix=error.fix)
         finding = explain(error, report.stage, self.config, None if self.config else self._read_program())
-        if self.config is None or finding.code not in ("RUN01", "RUN12"):
+        if not self._may_ask or self.config is None or finding.code not in ("RUN01", "RUN12"):
             return finding
         is_own = raised_by_harness(error)
         if is_own and report.failed:
@@ -372,7 +372,7 @@ class Execution:
         """
         from t5x_harness.resolve.suspects import users_misfits
 
-        if self.config is None or self.output is None:
+        if not self._may_ask or self.config is None or self.output is None:
             return None
         planned = self.planned if report.stage is Stage.PLAN and users_misfits(self.config) else None
         if report.exercised and planned is None:
@@ -381,6 +381,11 @@ class Execution:
 
         error = error_of_t5x(self.config, self.own_folder / "asked")
         return error or (error_of_programs(planned) if planned else None)
+
+    @property
+    def _may_ask(self) -> bool:
+        """Whether T5X may be asked: it needs all hosts of a pod, which may differ in whether they have a question."""
+        return self.pod is None
 
     def _read_program(self) -> GinProgram:
         return read(self.spec, t5x_parent=Path(self.runtime.location).parent)
