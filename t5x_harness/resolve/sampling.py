@@ -18,6 +18,7 @@ from t5x_harness.resolve.explanation import explain, log_traceback
 from t5x_harness.resolve.pipeline import Part, build, of_nothing, preprocessed, steps_of, without_dataset, wrong_object
 from t5x_harness.resolve.resolved import Resolved
 from t5x_harness.resolve.samples import SECONDS, Reading, Sample, SourceEnd, find_end, read_within, sample_of
+from t5x_harness.slices.pod import hosts_on_each_core
 from t5x_harness.spec import READ_SECONDS, Finding, Location, Severity
 from t5x_harness.standins.sources import cache_of, declared_size, files_of, is_generated, out_of_reach
 
@@ -159,7 +160,8 @@ class _Sampler:
         self._run = run
         self._report = report
         self._read_seconds = read_seconds
-        self._until = time.monotonic() + max(_SECONDS_IN_ALL, _SPLITS_IN_FULL * read_seconds)
+        self._patience = hosts_on_each_core()
+        self._until = time.monotonic() + self._patience * max(_SECONDS_IN_ALL, _SPLITS_IN_FULL * read_seconds)
         self._failed: set[tuple[str, str]] = set()
         self._broken: set[str] = set()
 
@@ -297,7 +299,7 @@ class _Sampler:
         return dataclasses.replace(finding, message=message, location=location or place)
 
     def _seconds(self) -> float:
-        return max(1.0, min(SECONDS, self._left()))
+        return max(1.0, min(self._patience * SECONDS, self._left()))
 
     def _left(self) -> float:
         return max(0.0, self._until - time.monotonic())

@@ -56,6 +56,12 @@ class Pod:
         return cls(coordinator, int(processes), int(index))
 
 
+def hosts_on_each_core() -> float:
+    """Returns how many hosts of this process's pod share a core of this machine; 1 for a process that is alone."""
+    pod = Pod.from_environment(os.environ)
+    return max(1.0, pod.processes / len(os.sched_getaffinity(0))) if pod else 1.0
+
+
 class DevicesInUseError(RuntimeError):
     """Another program on this host uses its devices: a TPU belongs to one program at a time."""
 
