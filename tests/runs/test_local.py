@@ -1,6 +1,7 @@
 """Stages in a run's process, and every end of that process as a failed stage. Needs no JAX."""
 
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -176,3 +177,13 @@ def test_a_run_starts_in_its_folder_with_its_modules(make: Any, tmp_path: Path) 
     assert start["argument"]["spec"]["mode"] == "train"
     assert start["log"] == tmp_path / "run/run.log"
     assert zygote.closed
+
+
+def test_the_rooms_of_runs_are_imported_without_what_runs_need() -> None:
+    """The fast tests are where none of it is installed, and every command and session would wait for it."""
+    heavy = {"jax", "tensorflow", "numpy", "seqio", "t5x", "flax", "orbax", "clu", "absl", "etils"}
+    program = (
+        f"import sys, t5x_harness.runs.local, t5x_harness.runs.pool; print(sorted({heavy!r} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
