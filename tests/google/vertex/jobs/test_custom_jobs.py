@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from job_service import IMAGE, PARENT, pool, processes_of, spec_of, until
 
+from t5x_harness.google.vertex import settings as vertex_settings
 from t5x_harness.google.vertex.jobs import driver
 from t5x_harness.google.vertex.jobs.endings import JobState, publish
 from t5x_harness.google.vertex.jobs.guarded import Watched
 from t5x_harness.google.vertex.jobs.launching import CannotLaunch, job_folder, notes_on
-from t5x_harness.google.vertex.settings import VertexOptions
 
 
 def test_a_job_runs_and_succeeds_and_is_not_changed_by_a_late_cancellation(service: Any) -> None:
@@ -218,8 +218,8 @@ NO_BUCKET = (
     "gcloud storage buckets create gs://no-bucket"
 )
 NO_POD = (
-    "v3-512 has 64 hosts; here it is one process with all of its 512 devices, as slices of more than "
-    f"{VertexOptions().pod_hosts} hosts are (pod_hosts)"
+    "v3-512 has 64 hosts; here it is one process with all of its 512 devices, as slices of more than 16 hosts are "
+    "(pod_hosts)"
 )
 
 
@@ -236,12 +236,20 @@ NO_POD = (
     ],
 )
 def test_what_is_otherwise_on_the_service_is_noted(
-    service: Any, cores: int, fields: dict[str, Any], notes: list[str]
+    make_service: Callable[..., Any], cores: int, fields: dict[str, Any], notes: list[str]
 ) -> None:
-    settings = service.api.services.settings
+    settings = make_service(pod_hosts=16).api.services.settings
     (settings.root / "buckets/bucket").mkdir(parents=True)
     tpu = {"machine_type": "cloud-tpu", "accelerator_type": "TPU_V3", "accelerator_count": cores} if cores else {}
     assert notes_on(spec_of(worker_pool_specs=[pool("true", **tpu)], **fields), settings) == notes
+
+
+@pytest.mark.parametrize(("gibibytes", "hosts"), [(1, 4), (20, 20), (100, 32)])
+def test_a_slice_has_as_many_hosts_as_have_the_memory(
+    monkeypatch: pytest.MonkeyPatch, gibibytes: int, hosts: int
+) -> None:
+    monkeypatch.setattr(vertex_settings, "available_bytes", lambda: gibibytes * 2**30)
+    assert vertex_settings.VertexOptions().pod_hosts == hosts
 
 
 def test_an_unknown_image_with_a_command_runs_and_a_reducer_waits(service: Any) -> None:
