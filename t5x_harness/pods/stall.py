@@ -18,8 +18,11 @@ _SHARE = 0.04
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 
-_OF_STORAGE = ("/google/api_core/", "/google/cloud/storage/", "/google/resumable_media/", "/urllib3/", "/file_io.py")
-"""Parts of the paths of libraries that sleep between two attempts, which ends by itself."""
+_ENDS_BY_ITSELF = (
+    *("/google/api_core/", "/google/cloud/storage/", "/google/resumable_media/", "/urllib3/", "/file_io.py"),
+    "in read_or_compile",
+)
+"""Parts of the stacks of waits that end by themselves: for storage, and for a program that another process compiles."""
 
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+|\?+) in (?P<function>.+)$', re.MULTILINE)
@@ -59,8 +62,8 @@ class StallWatch:
     def places(self, waiting: Collection[int], now: float) -> Mapping[int, Place]:
         """Returns where each host is, if none of them has used a core for some seconds; else nothing.
 
-        A program that a host has started works for it, and storage that fails for a while is tried again: such hosts
-        are not stuck.
+        A program that a host has started works for it, storage that fails for a while is tried again, and a program
+        that another process compiles comes or is compiled here: such hosts are not stuck.
 
         Args:
           waiting: the numbers of the hosts whose call has not ended.
@@ -71,7 +74,7 @@ class StallWatch:
         if not self._are_idle(of, now) or any(descendants(self._hosts[number].pid) for number in of):
             return {}
         stacks = {number: main_thread(self._hosts[number].stacks()) for number in of}
-        if any(part in stack for stack in stacks.values() for part in _OF_STORAGE):
+        if any(part in stack for stack in stacks.values() for part in _ENDS_BY_ITSELF):
             return {}
         return {number: own_place(stack) for number, stack in stacks.items()}
 
