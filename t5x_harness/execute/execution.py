@@ -32,6 +32,7 @@ from t5x_harness.upstream.jax import (
     compile_once,
     join_pod_when_needed,
     lowered,
+    share_entries_of_hosts,
     use_tpu_numerics,
 )
 from t5x_harness.upstream.short_run import configure_for_short_run
@@ -72,6 +73,7 @@ def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution
     pod = Pod.from_environment(os.environ)
     if pod is not None:
         join_pod_when_needed(pod)
+        share_entries_of_hosts()
     compile_once()
     force_cpu_devices(slice_.num_devices // (pod.processes if pod else 1))
     install_mesh(slice_)

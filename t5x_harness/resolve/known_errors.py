@@ -338,7 +338,7 @@ KNOWN_ERRORS = (
         # The embedded T5X's words, and TensorFlow's.
         r"(?:of the input pipeline: |matching files for )(\S+?/checkpoint_\d+)/dataset/(?:process_\S+?/)?"
         r"train_ds-0*(\d+)-of-0*(\d+)\b",
-        "{1} has no position in the data for host {2} of {3}: other hosts saved it, or it was saved without",
+        "{1} has no position in the data for host {2} of {3}: other hosts saved it, or save_dataset was off",
         "go on with as many hosts as saved it; or set utils.SaveCheckpointConfig.save_dataset = False, and the data "
         "begins anew",
     ),

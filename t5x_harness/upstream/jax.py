@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import socket
@@ -44,11 +45,14 @@ def join_pod_when_needed(pod: Pod) -> None:
 def compile_once() -> None:
     """Makes processes that need the same program at the same time compile it once, if JAX has a compile cache.
 
-    The others wait, and read it from the cache. In a pod it is the first host that compiles: JAX has an entry for each
-    host, as it hashes which devices are local, and only the first one writes its entries.
+    The others wait, and read it from the cache. In a pod it is the first host that compiles, as only it writes entries.
     """
-    after_import("jax._src.cache_key", _hash_devices_alike)
     after_import("jax._src.compiler", _await_others)
+
+
+def share_entries_of_hosts() -> None:
+    """Makes the hosts of a pod find the same entries in the compile cache; JAX hashes which devices are local."""
+    after_import("jax._src.cache_key", _hash_devices_alike)
 
 
 def _hash_devices_alike(cache_key: ModuleType) -> None:
@@ -84,8 +88,8 @@ def _is_first(sign: socket.socket, program: str) -> bool:
     digest = program.rpartition("-")[2]  # such a name is short
     try:
         sign.bind(f"\0t5x-harness-compiles-{os.getuid()}-{digest}")
-    except OSError:
-        return False
+    except OSError as error:
+        return error.errno != errno.EADDRINUSE  # where there are no such names, each process compiles for itself
     return True
 
 
