@@ -6,6 +6,8 @@ Every round forks two runs at once from one worker for each trick, one with it a
 stages with an empty compile cache, and other load slows both alike. A trick saves the difference of their CPU
 seconds. The figures are medians over the rounds.
 
+`compile_once` is about runs that share a compile cache: its figures are the means of two runs at once with one cache.
+
 `conversions` acts before the fork: AutoGraph's conversions of SeqIO's functions are in the worker. Without it, the run
 makes them.
 """
@@ -63,6 +65,7 @@ TRICKS: Mapping[str, Callable[[], None]] = {
     "write_small_arrays_whole": without("t5x_harness.upstream.short_run", "write_small_arrays_whole"),
     "share_steps": without("t5x_harness.execute.execution", "share_steps"),
     "compile_cheaply": without("t5x_harness.execute.execution", "compile_cheaply"),
+    "compile_once": without("t5x_harness.execute.execution", "compile_once"),
     "rare garbage collection": without_rare_collections,
 }
 """The functions that turn off a trick in the process of a run, by name."""
@@ -90,8 +93,8 @@ class MeasuredRun:
         return time.process_time() - start
 
 
-def cpu_seconds(zygote: Any, trick: str, *, is_without: bool) -> float:
-    """Returns the CPU seconds of a run."""
+def cpu_seconds(zygote: Any, trick: str, *, is_without: bool, cache: Path | None = None) -> float:
+    """Returns the CPU seconds of a run; ``cache`` is the compile cache, None for one of its own."""
     from t5x_harness.runtime.compile_cache import compile_cache_environment
     from t5x_harness.spec import Mode, RunSpec
 
@@ -104,7 +107,7 @@ def cpu_seconds(zygote: Any, trick: str, *, is_without: bool) -> float:
             argument,
             log=folder / "run.log",
             cwd=ROOT,
-            env=compile_cache_environment(folder / "cache"),
+            env=compile_cache_environment(cache or folder / "cache"),
             python_path=(str(Path(__file__).parent),),
         ) as run:
             return float(run.call("measure"))
@@ -112,9 +115,18 @@ def cpu_seconds(zygote: Any, trick: str, *, is_without: bool) -> float:
 
 def pair(zygote: Any, trick: str) -> tuple[float, float]:
     """Returns the CPU seconds of a run with a trick and of a run without it, at the same time."""
+    if trick == "compile_once":
+        return twins(zygote, trick, is_without=False), twins(zygote, trick, is_without=True)
     with concurrent.futures.ThreadPoolExecutor() as threads:
         runs = [threads.submit(cpu_seconds, zygote, trick, is_without=is_without) for is_without in (False, True)]
         return runs[0].result(), runs[1].result()
+
+
+def twins(zygote: Any, trick: str, *, is_without: bool) -> float:
+    """Returns the mean of the CPU seconds of two runs at the same time with one compile cache."""
+    with tempfile.TemporaryDirectory() as cache, concurrent.futures.ThreadPoolExecutor() as threads:
+        runs = [threads.submit(cpu_seconds, zygote, trick, is_without=is_without, cache=Path(cache)) for _ in range(2)]
+        return statistics.mean(run.result() for run in runs)
 
 
 def table(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> str:
