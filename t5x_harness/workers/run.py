@@ -184,7 +184,7 @@ class ForkedRun(RunProcess):
                     self._last_event = event.message["progress"]
                     if on_progress:
                         on_progress(event.message["progress"])
-                        if self._over:
+                        if self._over and ended is None:
                             raise self._died(f"The run was closed by the progress callback of {method}()")
                 elif event.message.get("id") == self._calls:
                     return event.message  # type: ignore[no-any-return]

@@ -129,6 +129,13 @@ class Calculator:
         os.kill(os.getpid(), number)
         time.sleep(600)
 
+    def die_on_the_way(self) -> None:
+        """Sends two events, the second one right before it is killed."""
+        self.progress({"step": 1})
+        time.sleep(0.3)
+        self.progress({"step": 2})
+        os.kill(os.getpid(), signal.SIGKILL)
+
     def hang(self) -> None:
         print("about to hang")
         self.progress({"stage": "train", "step": 3, "of": 8})

@@ -258,6 +258,24 @@ def test_a_callback_may_close_the_run(start: Start, assert_gone: Callable[..., N
     assert_gone(run.pid)
 
 
+def test_an_end_that_is_read_with_an_event_is_not_the_callbacks(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The two come from different processes, and may be read in either order."""
+    run: Any = start()
+    poll = run._connection.poll
+    monkeypatch.setattr(
+        run._connection, "poll", lambda *limits: sorted(poll(*limits), key=lambda event: event.source != "guard")
+    )
+    events: list[Any] = []
+
+    def slow(event: Mapping[str, Any]) -> None:
+        events.append(event["step"])
+        time.sleep(1.0)
+
+    with pytest.raises(RunDied, match=r"was killed by SIGKILL .*, in die_on_the_way\(\)"):
+        run.call("die_on_the_way", on_progress=slow)
+    assert events == [1, 2]
+
+
 def test_another_thread_may_close_the_run(start: Start, assert_gone: Callable[..., None]) -> None:
     run = start()
     closers: list[threading.Thread] = []
