@@ -334,7 +334,7 @@ KNOWN_ERRORS = (
         "remove input.ckpt.* from the folder tmp-* of the output, and the inference begins anew",
     ),
     KnownError(
-        "CKP33",
+        "CKP16",
         # The embedded T5X's words, and TensorFlow's.
         r"(?:of the input pipeline: |matching files for )(\S+?/checkpoint_\d+)/dataset/(?:process_\S+?/)?"
         r"train_ds-0*(\d+)-of-0*(\d+)\b",

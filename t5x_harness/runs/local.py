@@ -31,6 +31,8 @@ from t5x_harness.spec import (
     Stage,
     StageResult,
 )
+from t5x_harness.symptoms.log_lines import text_lines
+from t5x_harness.symptoms.recognize import Symptom, recognize
 from t5x_harness.system.decode import decode_fields
 from t5x_harness.system.diagnosis import read_tail
 from t5x_harness.upstream.t5x import T5XLacks
@@ -262,6 +264,9 @@ class LocalExecutor:
         log = run.workspace / _LOG
         see_log = f"see the end of its log, {log}"
         finding = _finding(stage, error, self._timeout, see_log)
+        if isinstance(error, RunTimedOut) and (why := _why_orbax_waits(error, log)):
+            message = f"{stage} waited until its limit of {self._timeout:g} s and was ended: {why.message}"
+            finding = dataclasses.replace(finding, code=why.code, message=message, fix=why.fix)
         if not isinstance(error, WorkerError):
             return StageResult(stage, Outcome.FAILED, (finding,))
         if finding.fix is None:
@@ -318,6 +323,17 @@ def _finding(stage: Stage, error: WorkerError | ServerError, timeout: float | No
         case _:
             code, message = "RUN08", f"{stage} could not be started: {error}"
     return Finding(code, Severity.ERROR, stage, message, location=location, fix=fix)
+
+
+def _why_orbax_waits(error: RunTimedOut, log: Path) -> Symptom | None:
+    """Returns what a run died of that waited in orbax for a thread that has failed; None if its log has no such thread.
+
+    orbax logs the error of that thread, and goes on waiting for it.
+    """
+    if "/orbax/" not in error.stack or not log.exists():
+        return None
+    with log.open("rb") as stream:
+        return next((symptom for symptom in recognize(text_lines(stream)) if symptom.code == "CKP34"), None)
 
 
 def _fix_of_import(spec: RunSpec, error: WorkerError) -> str:

@@ -333,18 +333,30 @@ REPORTED = {
         "the checkpoint gs://b/run/checkpoint_2 was removed while a host restored it",
     ),
     "ValueError: The checkpoint has no state of the input pipeline: /m/checkpoint_2/dataset/train_ds-000-of-001 is": (
-        "CKP33",
-        "a host found no position in the data for itself in the checkpoint /m/checkpoint_2",
+        "CKP16",
+        "the checkpoint /m/checkpoint_2 has no position in the data for host 0 of 1",
+    ),
+    "\t when uploading gs://b/run/checkpoint_3/": (
+        "CKP34",
+        "a host could not make a folder of the checkpoint gs://b/run/checkpoint_3: the bucket refused it",
+    ),
+    "ERROR:absl:[process=0] _SignalingThread.run() raised an exception: [Errno 30] Read-only file system: "
+    "'/data/m/checkpoint_3.orbax-checkpoint-tmp'": (
+        "CKP34",
+        "a host could not make a folder of the checkpoint /data/m/checkpoint_3: Read-only file system",
     ),
     "OSError: [Errno 28] No space left on device: '/data/m/x.tmp'": ("DSK01", "a host had no space left on a disk"),
     "OSError: [Errno 122] Disk quota exceeded": ("DSK01", "a host used up its quota of a disk"),
     "OSError: [Errno 30] Read-only file system: '/data/m'": ("DSK01", "a host wrote to a disk that is read-only"),
     "tmp parameter does not exist": ("CKP13", "an unfinished checkpoint was removed while it was written"),
     "NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
-    "gs://b/run/checkpoint_5/train_ds-002-of-004": ("CKP16", "the checkpoint has no data position of host 002 of 004"),
+    "gs://b/run/checkpoint_5/train_ds-002-of-004": (
+        "CKP16",
+        "the checkpoint gs://b/run/checkpoint_5 has no position in the data for host 2 of 4",
+    ),
     "Failed to find any matching files for gs://b/run/checkpoint_5/process_3-of-4/train_ds": (
         "CKP16",
-        "the checkpoint has no data position of host 3 of 4",
+        "the checkpoint gs://b/run/checkpoint_5 has no position in the data for host 3 of 4",
     ),
     "OSError: [Errno 116] Stale file handle: '/gcs/b/run/checkpoint_5/checkpoint'": (
         "GCS04",

@@ -88,7 +88,7 @@ def test_only_as_many_hosts_as_before_find_their_position_in_the_data(backend: B
     made = backend(train_text + SAVED, resume=True, preempt="host=1,on=v4-8", **POD)
     made.passed(Stage.RESOLVE, Stage.PLAN, Stage.TRAIN, Stage.EVAL, Stage.INFER)
     error = only(made.stage(Stage.RESUME))
-    assert error.code == "CKP33"
+    assert error.code == "CKP16"
     assert "/checkpoint_2 has no position in the data for host 0 of 1: other hosts saved it" in error.message
 
 

@@ -345,7 +345,7 @@ RECORDED = [
     ),
     (
         "Failed to find any matching files for /m/checkpoint_2/dataset/process_1-of-2/train_ds-001-of-002",
-        "CKP33",
+        "CKP16",
         "/m/checkpoint_2 has no position in the data for host 1 of 2: other hosts saved it",
     ),
     (
@@ -355,7 +355,7 @@ RECORDED = [
     ),
     (
         "The checkpoint has no state of the input pipeline: /m/checkpoint_2/dataset/train_ds-000-of-001 is missing. It",
-        "CKP33",
+        "CKP16",
         "/m/checkpoint_2 has no position in the data for host 0 of 1: other hosts saved it",
     ),
     ("/data/m/events.out; No space left on device", "RUN01", "no space left on the disk of /data/m/events.out"),

@@ -85,6 +85,32 @@ def test_the_end_of_the_process_is_a_failed_stage(make: Any, error: Exception, c
     assert run.stage(Stage.EVAL).outcome is Outcome.NOT_RUN
 
 
+IN_ORBAX = 'File "/env/orbax/checkpoint/_src/futures/future.py", line 430 in join'
+REFUSED = """\
+ERROR:absl:_SignalingThread.run() raised an exception: Error executing an HTTP request: HTTP response code 403 with body
+\t when uploading gs://b/run/checkpoint_3/
+Traceback (most recent call last):
+"""
+
+
+@pytest.mark.parametrize(
+    ("stack", "log", "code"),
+    [(IN_ORBAX, REFUSED, "CKP34"), (IN_ORBAX, "", "RUN06"), ("in data.py", REFUSED, "RUN06")],
+)
+def test_a_run_that_waits_for_a_thread_of_orbax_that_has_failed(make: Any, stack: str, log: str, code: str) -> None:
+    run, _ = make(train=RunTimedOut("slow", stack=stack))
+    run.workspace.mkdir(parents=True)
+    (run.workspace / "run.log").write_text(log)
+    (finding,) = run.stage(Stage.TRAIN).findings
+    assert finding.code == code
+    if code == "CKP34":
+        assert finding.message == (
+            "train waited until its limit of 5 s and was ended: a host could not make a folder of the checkpoint "
+            "gs://b/run/checkpoint_3: the bucket refused it"
+        )
+        assert finding.fix.startswith("give the job's service account the role storage.objectAdmin for the bucket")
+
+
 def test_a_module_that_ends_the_program_is_found_on_its_line(make: Any) -> None:
     run, _ = make(resolve=raised("module my_tasks called sys.exit(4)", at=("/here/my_tasks.py", 3)))
     (finding,) = run.stage(Stage.RESOLVE).findings
