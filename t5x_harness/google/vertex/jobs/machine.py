@@ -201,9 +201,9 @@ def _lost(progress: Progress, unit: str, policy: Policy) -> tuple[Progress, tupl
         restarts = {**progress.restarts, unit: count}
         lost = dataclasses.replace(progress, lost=progress.lost | {unit}, restarts=restarts)
         return lost, (StopUnits(frozenset({unit})),)
-    if policy.retries and progress.attempt <= JOB_RESTARTS:
-        return _decide(progress, _AGAIN)
-    return _decide(progress, _Outcome(JobState.FAILED, endings.lost(unit)))
+    again = policy.retries and progress.attempt <= JOB_RESTARTS
+    # All hosts of a slice are taken away together.
+    return _decide(progress, _AGAIN if again else _Outcome(JobState.FAILED, endings.lost(unit)), warned=True)
 
 
 def _cancel(progress: Progress, error: JobFailure) -> tuple[Progress, tuple[Command, ...]]:
@@ -214,9 +214,9 @@ def _cancel(progress: Progress, error: JobFailure) -> tuple[Progress, tuple[Comm
     return _decide(dataclasses.replace(progress, state=JobState.CANCELLING, decided=None), ending)
 
 
-def _decide(progress: Progress, decided: _Outcome) -> tuple[Progress, tuple[Command, ...]]:
+def _decide(progress: Progress, decided: _Outcome, *, warned: bool = False) -> tuple[Progress, tuple[Command, ...]]:
     progress = dataclasses.replace(progress, decided=decided)
-    warned = decided.state is JobState.CANCELLED
+    warned = warned or decided.state is JobState.CANCELLED
     return _settled(progress), (StopUnits(progress.live, warned),) if progress.live else ()
 
 
