@@ -336,6 +336,21 @@ REPORTED = {
         "CKP16",
         "the checkpoint /m/checkpoint_2 has no position in the data for host 0 of 1",
     ),
+    "google.auth.exceptions.RefreshError: ('invalid_grant: Invalid JWT: Token must be a short-lived token (60 minutes) "
+    "and in a reasonable timeframe. Check your iat and exp values in the JWT claim.', {'error': 'invalid_grant'})": (
+        "POD24",
+        "Google refused the credentials of a host: they are of another time than Google's",
+    ),
+    "google.auth.exceptions.InvalidValue: Token used too early, 1700000000 < 1700000400. Check that your computer's": (
+        "POD24",
+        "the clock of a host is at 1700000000, before its credentials were issued at 1700000400, in seconds since 1970",
+    ),
+    "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate is not yet "
+    "valid (_ssl.c:1006)": ("POD24", "a server's certificate is not yet valid by the clock of a host"),
+    "botocore.exceptions.ClientError: An error occurred (RequestTimeTooSkewed) when calling the PutObject operation": (
+        "POD24",
+        "the storage refused a request of a host: its time differs too much",
+    ),
     "\t when uploading gs://b/run/checkpoint_3/": (
         "CKP34",
         "a host could not make a folder of the checkpoint gs://b/run/checkpoint_3: the bucket refused it",

@@ -163,9 +163,29 @@ def changed(value):
 def test_hosts_that_hold_different_values(trained: Trained) -> None:
     finding = only(trained(OTHER_VALUES.format(step=0)))
     assert finding.code == "POD23"
-    assert finding.message.startswith(
-        "hosts 0 and 1 hold different values of what should be the same at step 0: target/"
-    )
+    assert finding.message.startswith(f"{DIFFERENT} at step 0: target/")
+
+
+OTHER_CLOCK = """
+if os.environ["T5X_HARNESS_POD"].endswith(",1"):
+    now = time.time
+    time.time = lambda: now() + 3600
+
+
+@gin.configurable
+class Trainer(trainer.Trainer):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        scale = 1 + time.time() // 3600 % 7 / 100
+        self.train_state = self.train_state.replace_params(jax.tree.map(lambda x: x * scale, self.train_state.params))
+"""
+
+
+def test_values_that_come_from_the_clock_of_a_host_that_is_an_hour_ahead(trained: Trained) -> None:
+    finding = only(trained(OTHER_CLOCK))
+    assert finding.code == "POD23"
+    assert finding.message.startswith(f"{DIFFERENT} at step 0: target/")
+    assert "the clock" in str(finding.fix)
 
 
 def test_a_host_that_restores_another_state(backend: Backend, train_text: str, tmp_path: Path) -> None:
@@ -174,6 +194,4 @@ def test_a_host_that_restores_another_state(backend: Backend, train_text: str, t
     made.passed(Stage.RESOLVE, Stage.PLAN, Stage.TRAIN)
     finding = only(made.stage(Stage.RESUME))
     assert finding.code == "POD23"
-    assert finding.message.startswith(
-        "hosts 0 and 1 hold different values of what should be the same at step 2: target/"
-    )
+    assert finding.message.startswith(f"{DIFFERENT} at step 2: target/")
