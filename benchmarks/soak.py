@@ -1,6 +1,6 @@
 """Brings random faults to runs for a long time, and lets clients use `serve` for a day, and looks for what is left.
 
-    python benchmarks/soak.py [--faults 500] [--each 5] [--minutes 60] [--hours 24] [--only runs]
+    python benchmarks/soak.py [--faults 500] [--each 5] [--at-once 1] [--minutes 60] [--hours 24] [--only runs]
                               [--write docs/reliability.md]
 
 runs   tiny trainings, evaluations and inferences in one session: one process that has imported the stack, and one
@@ -123,33 +123,56 @@ class SoakRun:
     left: Left
 
 
-def soak(number: int, seed: int, kinds: Mapping[str, int] = KINDS, each: int = 5) -> Iterator[SoakRun]:
-    """Makes runs in one session until they had so many faults, and yields each run with what is left after it."""
+def soak(
+    number: int, seed: int, kinds: Mapping[str, int] = KINDS, each: int = 5, at_once: int = 1
+) -> Iterator[SoakRun]:
+    """Makes runs in one session until they had so many faults, and yields each run with what is left after it.
+
+    Args:
+      number: the number of faults.
+      seed: the seed of kinds, storages and faults.
+      kinds: how often each kind of run is drawn.
+      each: the faults of each run.
+      at_once: how many runs work at the same time; what is left is counted when all of them have ended.
+    """
     from t5x_harness.runs.pool import RunContext, RunPool
 
     chance, mark = random.Random(seed), f"{os.getpid()}-{time.time_ns()}"
     with tempfile.TemporaryDirectory() as home, _marked(mark, folder := Path(home, "tmp")):
         Path(home, "buckets", "faults").mkdir(parents=True)
-        pool = RunPool(timeout=300)
+        pool = RunPool(timeout=300, parallel=at_once)
         try:
-            for campaign in range(0, number, each):
-                (kind,) = chance.choices([*kinds], [*kinds.values()])
-                storage = chance.choice([*faults.STORAGES])
-                spec = _spec(Path(home), kind, faults.STORAGES[storage]).with_settings(
-                    full_size=True, campaign=seed + campaign, times=each, gcs_root=f"{home}/buckets"
-                )
-                with (
-                    tempfile.TemporaryDirectory(dir=home) as workspace,
-                    pool.run(spec, Path(workspace), RunContext()) as run,
-                ):
-                    run.finish()
-                    result = run.result()
-                outcomes = [text for stage in result.stages for name, text in stage.facts if name.startswith("fault ")]
-                wrong = "" if result.passed and len(outcomes) == each else _why(result.stages)
-                yield SoakRun(kind, storage, seed + campaign, outcomes, wrong, _settled(mark, folder, own=True))
+            for begin in range(seed, seed + number, each * at_once):
+                batch = range(begin, min(begin + each * at_once, seed + number), each)
+                drawn = [
+                    (campaign, *chance.choices([*kinds], [*kinds.values()]), chance.choice([*faults.STORAGES]))
+                    for campaign in batch
+                ]
+                with contextlib.ExitStack() as made:
+                    runs = []
+                    for campaign, kind, storage in drawn:
+                        spec = _spec(Path(home), kind, faults.STORAGES[storage]).with_settings(
+                            full_size=True, campaign=campaign, times=each, gcs_root=f"{home}/buckets"
+                        )
+                        workspace = made.enter_context(tempfile.TemporaryDirectory(dir=home))
+                        runs.append(made.enter_context(pool.run(spec, Path(workspace), RunContext())))
+                        pool.begin(runs[-1], runs[-1].stages)
+                    results = [_finished(run) for run in runs]
+                left = _settled(mark, folder, own=True)
+                for (campaign, kind, storage), result in zip(drawn, results, strict=True):
+                    facts = [fact for stage in result.stages for fact in stage.facts]
+                    outcomes = [text for name, text in facts if name.startswith("fault ")]
+                    wrong = "" if result.passed and len(outcomes) == each else _why(result.stages)
+                    yield SoakRun(kind, storage, campaign, outcomes, wrong, left)
         finally:
             pool.close(patient=True)
             LEFT_AT_END.append(_settled(mark, folder, own=True))
+
+
+def _finished(run: Any) -> Any:
+    """Returns the result of a run, once it has ended."""
+    run.finish()
+    return run.result()
 
 
 def _spec(home: Path, kind: str, storage: str) -> Any:
@@ -158,10 +181,11 @@ def _spec(home: Path, kind: str, storage: str) -> Any:
 
     script, text, output = TEXTS[kind]
     place = f"{output} = '{storage}/out'\n" if storage else ""
+    name = f"{kind}-{storage.partition(':')[0].strip('/').partition('/')[0] or 'local'}"
     model = faults.MODEL.format(mode=kind, run=script, task="sample_classify")
-    (home / f"{kind}.gin").write_text(model + text + place, encoding="utf-8")
+    (home / f"{name}.gin").write_text(model + text + place, encoding="utf-8")
     search = (str(faults.ROOT / "sample_tasks/configs"),)
-    return RunSpec((f"{kind}.gin",), search_paths=search, slice="v3:1x1", cwd=str(home))
+    return RunSpec((f"{name}.gin",), search_paths=search, slice="v3:1x1", cwd=str(home))
 
 
 @contextlib.contextmanager
@@ -296,6 +320,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=500)
     parser.add_argument("--each", type=int, default=5, help="the faults of each run")
+    parser.add_argument("--at-once", type=int, default=1, help="the runs that work at the same time")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no run begins after them")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--hours", type=float, default=24.0)
@@ -305,7 +330,7 @@ def main() -> None:
     tables = {}
     if arguments.only != "serve":
         made: list[SoakRun] = []
-        session = soak(arguments.faults, arguments.seed, each=arguments.each)
+        session = soak(arguments.faults, arguments.seed, each=arguments.each, at_once=arguments.at_once)
         until = time.monotonic() + 60 * arguments.minutes
         with contextlib.suppress(KeyboardInterrupt), contextlib.closing(session):
             for run in session:

@@ -23,7 +23,7 @@ from t5x_harness.workers.zygote import Zygote
 if TYPE_CHECKING:
     from t5x_harness.google.vertex.settings import VertexOptions
 
-pytest_plugins = ["pytester", "shared_process", "skips"]
+pytest_plugins = ["pytester", "shared_process", "skips", "time_left"]
 
 # No test asserts a time, because a busy machine is not an error.
 hypothesis.settings.register_profile("unhurried", deadline=None)

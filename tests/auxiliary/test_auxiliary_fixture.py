@@ -63,7 +63,6 @@ def configs(pytester: pytest.Pytester) -> None:
     pytester.makeini(f"[pytest]\nt5x_search_paths = {CONFIGS}")
 
 
-@pytest.mark.nightly
 @pytest.mark.journey
 @pytest.mark.usefixtures("imported")
 def test_each_checkpoint_is_evaluated_and_tuned(pytester: pytest.Pytester) -> None:
@@ -181,7 +180,6 @@ def test_promoted(t5x_run):
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.journey
 @pytest.mark.usefixtures("imported")
 def test_in_a_promoted_test_they_are_jobs_too(pytester: pytest.Pytester) -> None:

@@ -84,7 +84,6 @@ def test_an_inference_goes_on_after_one_of_its_hosts_was_killed(backend: Backend
     assert facts["results"] == "16 lines of 2 files and 0 scalars, equal"
 
 
-@pytest.mark.nightly
 def test_only_as_many_hosts_as_before_find_their_position_in_the_data(backend: Backend, train_text: str) -> None:
     made = backend(train_text + SAVED, resume=True, preempt="host=1,on=v4-8", **POD)
     made.passed(Stage.RESOLVE, Stage.PLAN, Stage.TRAIN)
@@ -93,7 +92,6 @@ def test_only_as_many_hosts_as_before_find_their_position_in_the_data(backend: B
     assert "/checkpoint_2 has no position in the data for host 0 of 1: other hosts saved it" in error.message
 
 
-@pytest.mark.nightly
 def test_a_pod_goes_on_with_one_host(backend: Backend, train_text: str) -> None:
     made = backend(train_text, resume=True, preempt="host=0,how=stop,on=v4-8", **POD)
     result = made.passed(Stage.RESOLVE, Stage.PLAN, Stage.TRAIN, Stage.RESUME)
@@ -183,7 +181,6 @@ class Trainer(trainer.Trainer):
 """
 
 
-@pytest.mark.nightly
 def test_values_that_come_from_the_clock_of_a_host_that_is_an_hour_ahead(trained: Trained) -> None:
     finding = only(trained(OTHER_CLOCK))
     assert finding.code == "POD23"
@@ -191,7 +188,6 @@ def test_values_that_come_from_the_clock_of_a_host_that_is_an_hour_ahead(trained
     assert "the clock" in str(finding.fix)
 
 
-@pytest.mark.nightly
 def test_a_host_that_restores_another_state(backend: Backend, train_text: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(IMPORTS + OTHER_VALUES.format(step=2))
     made = backend(train_text + OWN_TRAINER, resume=True, preempt="host=1", **POD)

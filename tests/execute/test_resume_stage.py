@@ -153,7 +153,6 @@ def test_an_evaluation_is_made_again(backend: Backend, eval_text: str) -> None:
     assert facts["results"] == "10 lines of 3 files and 2 scalars, equal"
 
 
-@pytest.mark.nightly
 @pytest.mark.journey
 def test_the_inference_with_a_trained_checkpoint_goes_on(resumed: Resumed) -> None:
     result = resumed(preempt="infer")
@@ -343,7 +342,6 @@ def test_a_bug_of_restarts_is_named(resumed: Resumed, extra: str, module: str, c
     assert says in error.message
 
 
-@pytest.mark.nightly
 @pytest.mark.journey
 def test_a_campaign_finds_a_bug_with_a_fault_that_shows_it_again(resumed: Resumed) -> None:
     found = resumed(SAVED + OWN_TRAINER, LOST_SLOTS, campaign=3, times=1)
