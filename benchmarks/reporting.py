@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 __all__ = ["report", "write_table"]
+
+os.environ["T5X_HARNESS_KEEP"] = "0"  # no figure depends on what an earlier call has left
 
 
 def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, description: str) -> None:

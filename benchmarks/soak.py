@@ -6,8 +6,8 @@
 runs   tiny trainings, evaluations and inferences in one session: one process that has imported the stack, and one
        emulated Google Cloud. Each run is a campaign: it is ended by several faults that the seed draws, restarted after
        each, and compared. After each run, what is left of it is counted: processes, open ports, descriptors, entries
-       of the temporary folder, and memory of the session's processes. --minutes, or Ctrl-C, ends it early; the table
-       counts what was done.
+       of the temporary folder, and memory of the session's processes. --minutes, Ctrl-C or SIGTERM ends it early; the
+       table counts what was done.
 serve  three clients, each at one request a second for so many hours, compressed: each sends its requests as fast as
        they are answered. They put, get, list and delete objects, and compare what they get.
 """
@@ -327,6 +327,8 @@ def main() -> None:
     parser.add_argument("--only", choices=("runs", "serve"))
     parser.add_argument("--write", type=Path, help="Markdown file whose tables between the markers are replaced")
     arguments = parser.parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores SIGINT unless it is told not to
+        signal.signal(number, signal.default_int_handler)
     tables = {}
     if arguments.only != "serve":
         made: list[SoakRun] = []

@@ -83,7 +83,12 @@ class HarnessSession:
             from t5x_harness.runs.session import RunRegistry
 
             given = self.settings.options
-            pool = RunPool(timeout=given.timeout, in_process=given.in_process, parallel=self.runs_at_once)
+            pool = RunPool(
+                timeout=given.timeout,
+                in_process=given.in_process,
+                parallel=self.runs_at_once,
+                keep=not given.no_keep,
+            )
             # Next to the folders of tmp_path.
             folder = functools.partial(temporary_folders(self.config).mktemp, "t5x-harness", numbered=False)
             self.begun = RunRegistry(pool, folder, self.progress)

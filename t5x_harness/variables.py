@@ -29,6 +29,8 @@ CACHE_VARIABLE = "T5X_HARNESS_CACHE_DIR"
 """The folder of JAX's compiled programs; empty for none."""
 WORKER_SOCKET_VARIABLE = "T5X_HARNESS_WORKER"
 """The socket of the worker that ``t5x-harness warm`` keeps."""
+KEEP_VARIABLE = "T5X_HARNESS_KEEP"
+"""Whether sessions leave their workers for the next ones: 1 or 0; unset for yes, except in CI."""
 
 # What it reaches.
 NETWORK_VARIABLE = "T5X_HARNESS_NETWORK"

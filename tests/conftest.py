@@ -92,6 +92,7 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     patch.setenv("T5X_HARNESS_CACHE_DIR", os.environ.get("T5X_HARNESS_CACHE_DIR", str(shared / "t5x-harness-cache")))
     patch.setenv("HOME", str(home))
     patch.setenv("T5X_HARNESS_TPU_AOT", "off")  # a test that compiles turns it on
+    patch.setenv("T5X_HARNESS_KEEP", "0")  # no process outlives a test
     patch.setenv("KERAS_HOME", os.devnull)  # so that importing Keras writes no files
     if t5x_in_use.name == "embedded":  # an installed T5X may be found through it
         patch.delenv("PYTHONPATH", raising=False)

@@ -175,7 +175,7 @@ def _found(arguments: argparse.Namespace, spec: RunSpec, slices: list[str], fold
     from t5x_harness.workers.progress import ProgressPrinter
 
     given = session_options(vars(arguments))
-    pool = RunPool(timeout=given.timeout)
+    pool = RunPool(timeout=given.timeout, keep=not given.no_keep)
     printer = ProgressPrinter(sys.stderr, label=spec.name)
     progress = _SearchProgress(None if arguments.quiet else printer)
     found = FitReport(spec, arguments.hours, dict(spec.settings.prices))

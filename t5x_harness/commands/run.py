@@ -68,7 +68,7 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
     given = session_options(vars(arguments))
     results: list[RunResult] = []
     printers: list[ProgressPrinter] = []
-    imports: list[float] = []
+    imports: list[tuple[float, bool]] = []
 
     def progress(spec: RunSpec) -> ProgressPrinter:
         printers.append(ProgressPrinter(sys.stderr, label=spec.name))
@@ -96,10 +96,11 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
         timeout=given.timeout,
         in_process=given.in_process,
         network=given.network == "allow",
+        keep=not given.no_keep,
         ahead=0 if given.ahead is None and any(spec.settings.full_size for spec in specs) else given.ahead,
         on_progress=None if arguments.quiet else progress,
         on_note=note,
-        on_imports=imports.append,
+        on_imports=lambda seconds, stays: imports.append((seconds, stays)),
         on_interrupt=on_interrupt,
     )
     try:
@@ -108,7 +109,13 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
                 if printers:
                     printers[-1].close()
                 results.append(result)
-        return Report(tuple(results), seconds=time.perf_counter() - arguments.started, import_seconds=sum(imports))
+        seconds, stays = imports[-1] if imports else (0.0, False)
+        return Report(
+            tuple(results),
+            seconds=time.perf_counter() - arguments.started,
+            import_seconds=seconds,
+            imports_stay=stays,
+        )
     except KeyboardInterrupt:
         ending.begin()
         runs.close()

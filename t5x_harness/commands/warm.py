@@ -22,6 +22,7 @@ examples:
   t5x-harness warm --env-file=warm.env &
   . ./warm.env                                    once the file is there
   pytest -m smoke configs/finetune.gin            does not wait for imports any more; nor does t5x-harness run
+  t5x-harness warm --stop                         ends it, and what earlier calls have left
 
 Runs are forked from it only where its imports are what theirs would have been: the same Python, T5X and
 t5x-harness, the same variables that libraries read, and no imported file changed. Else they import by themselves,
@@ -38,6 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``warm`` to a parser."""
     add_option(parser, "runtime")
     add_env_file_argument(parser)
+    parser.add_argument(
+        "--stop",
+        action="store_true",
+        help="end what keeps imports instead: the workers that earlier calls have left, as soon as no call uses them, "
+        "and the warm of this shell",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
@@ -54,6 +61,8 @@ def main(args: argparse.Namespace) -> int:
     from t5x_harness.workers.errors import ZygoteFailed
     from t5x_harness.workers.zygote import WarmZygotes
 
+    if args.stop:
+        return _stop()
     env_file = env_file_of(args)
     try:
         runtime = find_runtime(
@@ -85,6 +94,24 @@ def main(args: argparse.Namespace) -> int:
                     time.sleep(_LOOK_SECONDS)
         _say("t5x-harness warm: the process with the imports was killed; start it again")
         return FOUND
+    return 0
+
+
+def _stop() -> int:
+    """Ends every worker that is kept for this user and shell, and says which."""
+    from t5x_harness.workers.hosts import WarmHost
+    from t5x_harness.workers.keeping import all_places
+
+    pids = [pid for place in all_places() for pid in place.stop()]
+    with contextlib.suppress(OSError, KeyError):
+        host = WarmHost(Path(os.environ[WORKER_SOCKET_VARIABLE]))
+        host.leave()
+        os.kill(host.pid, signal.SIGTERM)
+        pids.append(host.pid)
+    for pid in pids:
+        _say(f"process {pid} ends as soon as no session uses it")
+    if not pids:
+        _say("no process keeps imports")
     return 0
 
 

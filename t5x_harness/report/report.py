@@ -64,12 +64,14 @@ class Report:
       origins: the place where each run was requested, such as the node of a test; by default its last gin file.
       seconds: the time that the caller waited for everything; by default the sum of the runs.
       import_seconds: the part of that time in which the stack was imported.
+      imports_stay: whether the process that has imported it stays for further calls.
     """
 
     results: tuple[RunResult, ...]
     origins: tuple[str, ...] = ()
     seconds: float | None = None
     import_seconds: float = 0.0
+    imports_stay: bool = False
 
     @property
     def rows(self) -> tuple[RunRow, ...]:

@@ -262,10 +262,11 @@ def last_line(report: Report) -> str:
 
 
 def slow_imports(report: Report) -> str:
-    """Returns how much of the time imports took, and how to save it; an empty text if it was little."""
-    if report.import_seconds < 5.0:
-        return ""
-    return f"importing T5X took {duration(report.import_seconds)} of it; t5x-harness warm saves that for further runs"
+    """Returns how much of the time imports took, and what further runs save of it; an empty text if it was little."""
+    took = f"importing T5X took {duration(report.import_seconds)} of it"
+    if report.imports_stay:
+        return f"{took}; it stays imported for 15 min (t5x-harness warm --stop ends that)"
+    return f"{took}; t5x-harness warm saves that for further runs" if report.import_seconds >= 5.0 else ""
 
 
 def hidden_notes(report: Report, before: str = "") -> str:

@@ -17,6 +17,7 @@ from t5x_harness.runs.run import Executor, Run
 from t5x_harness.runtime.choice import Runtime, folder_to_import_from, runtime_of
 from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
+from t5x_harness.settings.project import project_folder
 from t5x_harness.spec import STAGE_SECONDS, AotMode, Hosts, RunResult, RunSpec, Stage
 from t5x_harness.system.network import run_environment
 from t5x_harness.system.own_folders import own_folder
@@ -29,6 +30,7 @@ from t5x_harness.variables import (
     WORKER_SOCKET_VARIABLE,
 )
 from t5x_harness.workers.in_process import InProcess
+from t5x_harness.workers.keeping import KeptPlace
 from t5x_harness.workers.zygote import WARM_WORKER_UNUSED, Zygote
 
 if TYPE_CHECKING:
@@ -89,13 +91,17 @@ class RunPool:
       timeout: the seconds that one stage may take; None for no limit.
       in_process: whether runs are made in this process, for a debugger.
       parallel: how many may work ahead at the same time.
+      keep: whether the workers stay for later sessions, unless the environment forbids it.
 
     Attributes:
       parallel: the number of runs that may work ahead at the same time.
     """
 
-    def __init__(self, *, timeout: float | None, in_process: bool = False, parallel: int = 1) -> None:
+    def __init__(
+        self, *, timeout: float | None, in_process: bool = False, parallel: int = 1, keep: bool = True
+    ) -> None:
         self.parallel = parallel
+        self._keep = keep
         self._timeout = timeout
         self._in_process = in_process
         self._workers: dict[str, Zygote | InProcess] = {}  # by the folder of their T5X
@@ -199,6 +205,11 @@ class RunPool:
         """The seconds that were spent waiting for imports."""
         return sum(getattr(worker, "seconds_waited", 0.0) for worker in self._workers.values())
 
+    @property
+    def keeps_imports(self) -> bool:
+        """Whether :meth:`close` will leave a worker that this session has started for the next one."""
+        return any(getattr(worker, "is_to_stay", False) for worker in self._workers.values())
+
     def kill(self) -> None:
         """Kills all runs without waiting for their ends."""
         for worker in self._workers.values():
@@ -238,7 +249,7 @@ class RunPool:
     def _worker(self, spec: RunSpec) -> Zygote | InProcess:
         runtime = runtime_of(spec)
         if runtime.location not in self._workers:
-            self._workers[runtime.location] = InProcess() if self._in_process else worker_for(runtime)
+            self._workers[runtime.location] = InProcess() if self._in_process else worker_for(runtime, keep=self._keep)
         return self._workers[runtime.location]
 
     def _google(self, spec: RunSpec) -> GooglePool | None:
@@ -252,13 +263,15 @@ class RunPool:
         )
 
 
-def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
+def worker_for(runtime: Runtime, *, socket_path: Path | None = None, keep: bool = False) -> Zygote:
     """Returns a zygote whose runs import this T5X; it starts with the first run, or with ``warm()``.
 
     Args:
       runtime: the T5X.
       socket_path: a path that makes it a warm one for other sessions, which find it there. Without it, the shell's warm
         one is used, if there is any.
+      keep: whether one that an earlier session of the project has left is used, or else this one is left for later
+        ones, unless the shell has a warm one.
     """
     kept = os.environ.get(WORKER_SOCKET_VARIABLE) if socket_path is None else None
     others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != BOOTSTRAP_PATH]
@@ -276,7 +289,10 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None) -> Zygote:
     }
     if "KERAS_HOME" not in os.environ and not Path("~/.keras/keras.json").expanduser().exists():
         env["KERAS_HOME"] = os.devnull  # TensorFlow imports Keras, which would write its settings into the home folder
-    return Zygote(preload=_PRELOAD, env=env, socket_path=socket_path, kept=Path(kept) if kept else None)
+    place = None
+    if keep and not kept:
+        place = KeptPlace.find(os.environ, runtime.location, str(project_folder(Path.cwd())))
+    return Zygote(preload=_PRELOAD, env=env, socket_path=socket_path, kept=Path(kept) if kept else None, place=place)
 
 
 def run_specs(
@@ -286,15 +302,17 @@ def run_specs(
     timeout: float | None = None,
     in_process: bool = False,
     network: bool = False,
+    keep: bool = True,
     ahead: int | None = None,
     on_progress: Callable[[RunSpec], OnProgress] | None = None,
     on_note: Callable[[str], None] | None = None,
-    on_imports: Callable[[float], None] | None = None,
+    on_imports: Callable[[float, bool], None] | None = None,
     on_interrupt: Callable[[Sequence[RunResult]], None] | None = None,
 ) -> Generator[RunResult]:
     """Runs configs, several at once, and yields their results in order.
 
-    The worker imports while the first config is linted; no process is left behind, however the caller ends.
+    The worker imports while the first config is linted. Only the worker may stay, for the next session; nothing else is
+    left behind, however the caller ends.
 
     Args:
       specs: the specs of the runs.
@@ -302,13 +320,14 @@ def run_specs(
       timeout: the seconds that one stage may take.
       in_process: whether to run in this process, for a debugger.
       network: whether runs may reach beyond this machine; ``gs://`` is then the real one.
+      keep: whether the worker stays for later sessions, unless the environment forbids it.
       ahead: how many runs may work in addition to the one whose result comes next; None for the number of cores, at
         most 3.
       on_progress: a function that makes the receiver of a run's progress events, in this thread, when its result comes
         next.
       on_note: a function that is called at the end with notes on the call as a whole.
-      on_imports: a function that is called at the end with the seconds spent waiting for imports, unless a note has
-        them.
+      on_imports: a function that is called at the end with the seconds spent waiting for imports, and whether their
+        process stays for later sessions, unless a note has them.
       on_interrupt: a function that is called, if this is interrupted or closed early, with the results so far of runs
         that were begun and whose results did not come; by then all of them are being killed, and nothing is waited for
         yet.
@@ -319,7 +338,7 @@ def run_specs(
     """
     ensure_model_dirs(specs)
     parallel = 1 if in_process else min(runs_at_once(ahead), len(specs))
-    pool = RunPool(timeout=timeout, in_process=in_process, parallel=parallel)
+    pool = RunPool(timeout=timeout, in_process=in_process, parallel=parallel, keep=keep)
 
     def make() -> Iterator[Run]:
         for number, spec in enumerate(specs, start=1):
@@ -340,12 +359,13 @@ def run_specs(
             on_interrupt(known)
         raise
     finally:
+        stays = pool.keeps_imports
         pool.close(patient=patient)
         if on_note is not None:
             for refusal in pool.refusals:
                 on_note(refusal)
         if on_imports is not None and not pool.refusals:
-            on_imports(pool.import_seconds)
+            on_imports(pool.import_seconds, stays)
 
 
 def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[RunResult]:

@@ -55,6 +55,7 @@ class RunResults:
         self._origins: dict[RunSpec, str] = {}  # by the run as it was requested, or as its result names it
         self._refusals: list[str] = []
         self._import_seconds = 0.0
+        self._others_keep = False
 
     def asked_for(self, spec: RunSpec, origin: str) -> None:
         """Notes the origin of a run, such as a test; the first one counts."""
@@ -103,6 +104,7 @@ class RunResults:
             tuple(self._origins[spec] for spec in self.by_run),
             seconds=seconds,
             import_seconds=0.0 if self.refusals else self.import_seconds,  # a refusal already mentions the wait
+            imports_stay=self._pool.keeps_imports or self._others_keep,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -115,6 +117,7 @@ class RunResults:
             "results": [result.to_json() for result in results],
             "origins": [self._origins[spec] for spec in self.by_run],
             "import_seconds": self.import_seconds,
+            "imports_stay": self._pool.keeps_imports,
             "kept": [str(path) for path in self.kept],
             "refusals": self.refusals,
         }
@@ -125,6 +128,7 @@ class RunResults:
             self.asked_for(result.spec, origin)
             self.add(result, result.spec)
         self._import_seconds = max(self._import_seconds, value["import_seconds"])
+        self._others_keep |= value["imports_stay"]
         self.kept += map(Path, value["kept"])
         self._refusals += value["refusals"]
 

@@ -62,6 +62,14 @@ class SessionOptions:
         commands=RUNNING,
         group="the process that runs it",
     )
+    no_keep: bool = option(
+        False,
+        "end the process that has imported T5X with this call, instead of leaving it for the next ones for 15 minutes; "
+        "T5X_HARNESS_KEEP=0 in the environment, or CI, does the same",
+        pytest=True,
+        commands=(*RUNNING, "fit"),
+        group="the process that runs it",
+    )
     network: str = option(
         "forbid",
         "whether runs, and smoke tests without the marker network, may reach beyond this machine; with allow, gs:// is "

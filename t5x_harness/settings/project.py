@@ -119,11 +119,13 @@ def find_project(folder: Path) -> ProjectConfig:
     Raises:
       ProjectError: it has a mistake.
     """
+    return load_project(project_folder(folder))
+
+
+def project_folder(folder: Path) -> Path:
+    """Returns the nearest folder with a pyproject.toml, ``folder`` or one above it; ``folder`` itself without one."""
     start = folder.absolute()
-    for candidate in (start, *start.parents):
-        if (candidate / "pyproject.toml").is_file():
-            return load_project(candidate)
-    return ProjectConfig(root=start)
+    return next((each for each in (start, *start.parents) if (each / "pyproject.toml").is_file()), start)
 
 
 def load_project(folder: Path) -> ProjectConfig:

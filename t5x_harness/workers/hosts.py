@@ -90,6 +90,13 @@ class OwnHost:
         """Returns the end of its output."""
         return read_tail(Path(f"/proc/self/fd/{self._output.fileno()}"))
 
+    def leave(self) -> None:
+        """Lets go of the process, which has agreed to outlive this one."""
+        self.control.close()
+        os.close(self._lifeline)
+        self._output.close()
+        self._process.returncode = 0  # or Popen would warn that nobody has waited for it
+
     def stop(self, *, patient: bool) -> None:
         """Ends the process.
 
@@ -156,8 +163,12 @@ class WarmHost:
         """Returns nothing: its output belongs to the process that keeps it."""
         return ""
 
-    def stop(self, *, patient: bool) -> None:
+    def leave(self) -> None:
         """Closes the connection; the zygote continues for other sessions."""
+        self.control.close()
+
+    def stop(self, *, patient: bool) -> None:
+        """Closes the connection, as :meth:`leave` does."""
         self.control.close()
 
     def kill(self) -> None:

@@ -102,6 +102,8 @@ class Listener:
 
     Attributes:
       changed: an imported file that was found to have changed since :meth:`admit` was called; empty if none was.
+      can_stop: whether another process may ask it to end, which it may once no session owns it.
+      is_stopped: whether one has.
     """
 
     def __init__(
@@ -112,6 +114,7 @@ class Listener:
         self._facts = facts(environment)
         self._times = file_times(sys.modules, since)
         self.changed = ""
+        self.can_stop = self.is_stopped = False
         self._visitors: dict[int, _Visitor] = {}  # by descriptor
 
     @property
@@ -170,6 +173,10 @@ class Listener:
             if data and not messages:
                 return None  # the rest of it is still to come
             [wanted] = messages
+            if "stop" in wanted:
+                self.is_stopped |= self.can_stop
+                connection.sendall(framing.encode({"stopping": os.getpid() if self.can_stop else None}))
+                raise ConnectionAbortedError
             refusal = self._refusal(wanted)
             connection.setblocking(True)
             connection.sendall(framing.encode({"refused": refusal} if refusal else {"ready": True, "pid": os.getpid()}))
@@ -177,19 +184,24 @@ class Listener:
                 del self._visitors[descriptor]
                 return Client(connection, visitor.pid, wanted["facts"]["path"])
         except (OSError, framing.ProtocolError, KeyError, TypeError, ValueError):
-            pass  # gone, or not a session: nobody waits for an answer
+            pass  # gone, or not a session: nobody waits for more
         del self._visitors[descriptor]
         connection.close()
         return None
 
+    def changed_file(self) -> str:
+        """Returns an imported file that has changed; empty if none has."""
+        return next((file for file, written in self._times.items() if _time(file) != written), "")
+
     def _refusal(self, wanted: Mapping[str, Any]) -> str:
+        if self.is_stopped:
+            return "it is ending"
         for name in ("preload", "python_path"):
             if list(wanted[name]) != list(self._settings[name]):
                 return f"it has imported {self._settings[name]}, not {wanted[name]}"
-        changed = next((file for file, written in self._times.items() if _time(file) != written), "")
-        if changed:
-            self.changed = changed
-            return f"{changed} has changed since it was imported: t5x-harness warm is importing again"
+        self.changed = self.changed_file()
+        if self.changed:
+            return f"{self.changed} has changed since it was imported: t5x-harness warm is importing again"
         return difference(self._facts, wanted["facts"], sys.modules)
 
 

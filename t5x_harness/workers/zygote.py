@@ -18,6 +18,7 @@ from t5x_harness.system.diagnosis import low_limit, signal_name
 from t5x_harness.workers import framing
 from t5x_harness.workers.errors import ZygoteFailed
 from t5x_harness.workers.hosts import OwnHost, WarmHost
+from t5x_harness.workers.keeping import KeptPlace
 from t5x_harness.workers.listener import facts
 from t5x_harness.workers.run import Environment, ForkedRun, RunProcess, environment, start_message
 
@@ -29,6 +30,8 @@ _KILLED = tuple(f"was killed by {signal_name(number)}" for number in (signal.SIG
 
 # How long a fork may take on a machine that swaps.
 FORK_SECONDS = 60.0
+# How long a zygote may take to agree that it stays.
+_LEAVE_SECONDS = 5.0
 # A kept worker answers at once if it is ready; otherwise it is still importing, as a new one would be.
 _ANSWER_SECONDS = 2.0
 
@@ -40,7 +43,7 @@ class Zygote(Closing):
     starts another one.
 
     Attributes:
-      refusal: the reason that the kept zygote is not used; empty if it is used or if no zygote is kept.
+      refusal: the reason that the zygote at ``kept`` is not used; empty if it is used or if there is none.
       seconds_waited: the seconds that runs have waited for imports.
     """
 
@@ -53,6 +56,7 @@ class Zygote(Closing):
         start_timeout: float = 300.0,
         socket_path: Path | None = None,
         kept: Path | None = None,
+        place: KeptPlace | None = None,
     ) -> None:
         """Keeps the settings; starts nothing.
 
@@ -63,6 +67,8 @@ class Zygote(Closing):
           start_timeout: the seconds that the imports may take.
           socket_path: the path of a new socket where other sessions find this zygote; None to serve no other sessions.
           kept: the path of such a socket. Its zygote is used if its imports are what this one would import.
+          place: the place where an earlier session may have left such a zygote, and where :meth:`close` leaves this
+            one; None for no such place.
         """
         self._preload = tuple(preload)
         self._env = dict(env or {})
@@ -72,7 +78,9 @@ class Zygote(Closing):
         self._lock = threading.Lock()
         self._runs: weakref.WeakSet[ForkedRun] = weakref.WeakSet()
         self._socket_path = socket_path
-        self._kept = kept
+        self._kept = kept or (place.socket_path if place is not None and place.socket_path.exists() else None)
+        self._is_told = kept is not None
+        self._place = place
         self.refusal = ""
         self._host: OwnHost | WarmHost | None = None
         self._failure: tuple[str, str | None, str] | None = None
@@ -99,6 +107,11 @@ class Zygote(Closing):
         """
         with self._lock:
             self._await_ready()
+
+    @property
+    def is_to_stay(self) -> bool:
+        """Whether :meth:`close` will leave the zygote for the next session."""
+        return self._place is not None and self._ready and isinstance(self._host, OwnHost)
 
     @property
     def has_ended(self) -> bool:
@@ -197,7 +210,10 @@ class Zygote(Closing):
             host.kill()  # another thread waits for imports or a fork, and now learns that they will not come
 
     def close(self) -> None:
-        """Ends all open runs and the zygote, even while another thread starts a run. May be called again."""
+        """Ends all open runs and the zygote, even while another thread starts a run. May be called again.
+
+        A zygote with a place stays there for the next session.
+        """
         if os.getpid() != self._owner:
             return  # in a fork of the parent, which must not end anything
         self._closed = True
@@ -208,7 +224,8 @@ class Zygote(Closing):
         try:
             for run in list(self._runs):
                 run.close()
-            self._stop()
+            if not self._left():
+                self._stop()
         finally:
             self._lock.release()
 
@@ -227,14 +244,50 @@ class Zygote(Closing):
             else:
                 self._listen(_ANSWER_SECONDS)
         if self._host is None:  # no zygote is kept, or it cannot be used
-            self._begin(OwnHost(environment(self._env), self._socket_path))
+            self._begin(OwnHost(environment(self._env), self._new_socket_path()))
+
+    def _new_socket_path(self) -> Path | None:
+        if self._place is not None:
+            try:
+                self._socket_path = self._place.new_path()
+            except OSError:  # there is no such place after all
+                self._place = None
+        return self._socket_path
+
+    def _left(self) -> bool:
+        """Leaves the zygote at its place, if it is ready and agrees; returns whether it stays."""
+        host, place, path = self._host, self._place, self._socket_path
+        if not self.is_to_stay or place is None or path is None or not isinstance(host, OwnHost):
+            return False
+        try:
+            with place.replacing(path):
+                self._make_it_stay(host)
+        except OSError:
+            return False
+        host.leave()
+        self._host, self._ready = None, False
+        return True
+
+    def _make_it_stay(self, host: OwnHost) -> None:
+        host.control.settimeout(_LEAVE_SECONDS)
+        host.control.sendall(b"k")
+        messages: list[Any] = []
+        while not any("kept" in message for message in messages):
+            if not (data := host.control.recv(1 << 16)):
+                raise ConnectionResetError
+            messages = self._reader.feed(data)
 
     def _begin(self, host: OwnHost | WarmHost) -> None:
         self._host = host
         self._reader = framing.FrameReader()
         self._importing: str | None = None
         self._deadline = time.monotonic() + self._start_timeout
-        settings = {"preload": self._preload, "python_path": self._python_path, "facts": facts(environment(self._env))}
+        settings = {
+            "preload": self._preload,
+            "python_path": self._python_path,
+            "facts": facts(environment(self._env)),
+            "socket": str(self._socket_path or ""),
+        }
         with contextlib.suppress(ConnectionError):  # it is gone, which is noticed when its answer is awaited
             host.control.sendall(framing.encode(settings))
 
@@ -294,7 +347,7 @@ class Zygote(Closing):
 
     def _refuse(self, reason: str) -> None:
         """Gives up a kept zygote that cannot be used."""
-        self.refusal, self._kept = reason, None
+        self.refusal, self._kept = reason if self._is_told else "", None
         self._stop()
         if self._closed:
             self._failure = ("The worker process was ended while a run waited for it", None, "")

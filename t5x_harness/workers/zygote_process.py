@@ -14,11 +14,13 @@ import time
 import traceback
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 
 from t5x_harness.system import processes
 from t5x_harness.upstream.cpython import call_with_preallocated_frames
 from t5x_harness.upstream.tensorflow import has_started
 from t5x_harness.workers import framing, guard_process, run_process
+from t5x_harness.workers.kept_process import KeptProcess
 from t5x_harness.workers.listener import Client, Listener
 
 ERROR_LINES = 6
@@ -30,7 +32,7 @@ def main(control: int, lifeline: int, parent: int, listening: int | None = None)
     Args:
       control: the descriptor of the connection to the parent. It receives the settings first, then the byte ``s`` and
         three descriptors for each run to start. After ``r`` the zygote ends with the last of the other sessions; if the
-        connection closes, it must end.
+        connection closes, it must end, unless it was left with ``k``.
       lifeline: the read end of a pipe that the parent holds open and never writes to.
       parent: the pid of the parent.
       listening: the descriptor of a socket that listens for other sessions, which use the parent's protocol, or None.
@@ -58,6 +60,9 @@ class _Zygote:
         self._guards: dict[int, Client] = {}
         self._awake = self._waker = -1
         self._is_retired = False
+        self._lifeline = -1
+        self._socket_path: Path | None = None
+        self._kept: KeptProcess | None = None
 
     def main(self, lifeline: int, parent: int) -> int:
         processes.reset_signals()
@@ -83,21 +88,20 @@ class _Zygote:
             self._listener = Listener(self._listening, settings, before, since)
         fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) & ~os.O_ASYNC)
         gc.freeze()  # without a collection first, which takes as long as an import, and finds little
-        self._await_orders(lifeline, imported)
+        self._lifeline = lifeline
+        self._socket_path = Path(settings["socket"]) if self._listener else None
+        self._await_orders(imported)
         return 0
 
-    def _await_orders(self, lifeline: int, imported: Mapping[str, str]) -> None:
+    def _await_orders(self, imported: Mapping[str, str]) -> None:
         self._awake, self._waker = processes.watch_children()
         self._channel.send({"ready": True})
-        while self._owner in self._clients:
-            is_quiet = self._listener is None or self._listener.is_quiet
-            if self._is_retired and is_quiet and self._clients == [self._owner]:
-                break  # another zygote has taken its place, and its sessions are over
-            ready = self._wait(lifeline)
+        while self._stays():
+            ready = self._wait()
             if self._awake in ready:
                 self._wake()
                 self._reap()
-            if lifeline in ready:
+            if self._lifeline in ready:
                 break
             heard = [client for client in self._clients if ready.intersection(client.descriptors)]
             if self._listener is not None:  # admitted sessions have identified themselves, and may be idle for long
@@ -107,20 +111,33 @@ class _Zygote:
                         changed = framing.encode({"changed": self._listener.changed})
                         self._owner.control.send(changed, socket.MSG_DONTWAIT)
             for client in heard:
-                if client.watch in ready or not self._start(client, lifeline, imported):
+                if client.watch in ready or not self._obey(client, imported):
                     self._clients.remove(client)
                     client.close()
         self._end()
+        if self._kept is not None:
+            self._kept.remove()
 
-    def _wait(self, lifeline: int) -> set[int]:
+    def _stays(self) -> bool:
+        """Returns whether there are sessions, or more to come."""
+        is_quiet = self._listener is None or self._listener.is_quiet
+        if self._kept is not None:
+            return not self._kept.is_over(used=not is_quiet or bool(self._clients))
+        if self._is_retired and is_quiet and self._clients == [self._owner]:
+            return False  # another zygote has taken its place, and its sessions are over
+        return self._owner in self._clients
+
+    def _wait(self) -> set[int]:
         """Waits for something to arrive, and returns the readable descriptors."""
         poll = select.poll()
         listening = () if self._listener is None else self._listener.descriptors
-        patience = None if self._listener is None else self._listener.patience
+        patience = [] if self._listener is None or self._listener.patience is None else [self._listener.patience]
+        patience += [] if self._kept is None else [self._kept.patience]
         each = (descriptor for client in self._clients for descriptor in client.descriptors)
-        for descriptor in (lifeline, self._awake, *listening, *each):
-            poll.register(descriptor, select.POLLIN)
-        return {descriptor for descriptor, _ in poll.poll(None if patience is None else 1000 * patience)}
+        for descriptor in (self._lifeline, self._awake, *listening, *each):
+            if descriptor >= 0:
+                poll.register(descriptor, select.POLLIN)
+        return {descriptor for descriptor, _ in poll.poll(1000 * min(patience) if patience else None)}
 
     def _end(self) -> None:
         # The parent's guards clean up by themselves now; this process ends last, so that not even zombies remain.
@@ -134,8 +151,8 @@ class _Zygote:
             self._wake()
         processes.kill_below()
 
-    def _start(self, client: Client, lifeline: int, imported: Mapping[str, str]) -> bool:
-        """Forks a guard, which forks the run; returns False if the session has ended."""
+    def _obey(self, client: Client, imported: Mapping[str, str]) -> bool:
+        """Does what a session asks for; returns False if it has ended."""
         try:
             order, descriptors, _, _ = socket.recv_fds(client.control, 1, 3, socket.MSG_CMSG_CLOEXEC)
         except ConnectionError:
@@ -144,8 +161,25 @@ class _Zygote:
             return False
         if order == b"r":
             self._is_retired |= client is self._owner
-            return True
-        link, guard, log = descriptors
+        elif order == b"k":
+            self._stay()
+        else:
+            self._start(client, imported, *descriptors)
+        return True
+
+    def _stay(self) -> None:
+        """Lets go of the session that began this process, before that ends."""
+        assert self._listener is not None
+        assert self._socket_path is not None
+        os.chdir("/")  # the session's folder may be removed
+        os.close(self._lifeline)
+        self._lifeline = -1
+        self._listener.can_stop = True
+        self._kept = KeptProcess(self._listener, self._socket_path)
+        self._channel.send({"kept": True})
+
+    def _start(self, client: Client, imported: Mapping[str, str], link: int, guard: int, log: int) -> None:
+        """Forks a guard, which forks the run."""
         sys.stdout.flush()
         sys.stderr.flush()
         processes.flush_c_streams()  # or every fork would write the text that is buffered here
@@ -156,8 +190,9 @@ class _Zygote:
         if pid == 0:
             signal.set_wakeup_fd(-1)
             watch, client.watch = client.watch, None
-            for descriptor in (lifeline, self._awake, self._waker):
-                os.close(descriptor)
+            for descriptor in (self._lifeline, self._awake, self._waker):
+                if descriptor >= 0:
+                    os.close(descriptor)
             for other in self._clients:
                 other.close()
             if self._listener is not None:
@@ -171,9 +206,8 @@ class _Zygote:
                 path=client.path,
             )
         self._guards[pid] = client
-        for descriptor in descriptors:
+        for descriptor in (link, guard, log):
             os.close(descriptor)
-        return True
 
     def _wake(self) -> None:
         with contextlib.suppress(BlockingIOError):

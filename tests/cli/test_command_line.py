@@ -399,7 +399,7 @@ def test_a_run_that_lint_stops_leaves_nothing_behind(
 
         def close(self) -> None: ...
 
-    monkeypatch.setattr("t5x_harness.runs.pool.worker_for", lambda runtime: Worker())
+    monkeypatch.setattr("t5x_harness.runs.pool.worker_for", lambda runtime, **given: Worker())
     monkeypatch.setenv("TMPDIR", str(folder / "temporary"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (folder / "temporary").mkdir()

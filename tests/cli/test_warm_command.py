@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from t5x_harness.workers.errors import ZygoteFailed
+from t5x_harness.workers.keeping import KeptPlace
 from t5x_harness.workers.zygote import Zygote
 
 HERE = str(Path(__file__).parent)
@@ -144,3 +145,55 @@ def test_a_file_without_a_folder_and_a_t5x_that_is_not_installed_are_refused(har
     said = harness(2, "warm", f"--env-file={tmp_path}/none/warm.env").err
     assert f"--env-file {tmp_path}/none/warm.env: there is no folder {tmp_path}/none" in said
     assert "t5x-harness: no installed T5X was found" in harness(2, "warm", "--t5x-runtime=installed").err
+
+
+@pytest.mark.usefixtures("warm")
+def test_stop_says_that_nothing_is_kept(harness: Callable[..., Any]) -> None:
+    assert harness(0, "warm", "--stop").err == "no process keeps imports\n"
+
+
+def test_stop_ends_what_a_session_has_left_and_the_warm_of_this_shell(
+    warm: Warm, harness: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = warm()
+    assert process.stdout is not None
+    socket_path = process.stdout.readline().strip().removeprefix("export T5X_HARNESS_WORKER=")
+    monkeypatch.setenv("T5X_HARNESS_KEEP", "1")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    place = KeptPlace.find(os.environ, "a T5X")
+    assert place is not None
+    with Zygote(preload=["json"], place=place) as zygote:
+        zygote.await_ready()
+        left = zygote.pid
+    monkeypatch.setenv("T5X_HARNESS_WORKER", socket_path)
+    assert harness(0, "warm", "--stop").err == "".join(
+        f"process {pid} ends as soon as no session uses it\n" for pid in (left, process.pid)
+    )
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    deadline = time.monotonic() + 20
+    while place.folder.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.journey
+def test_the_second_run_of_a_project_waits_for_no_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setenv("T5X_HARNESS_KEEP", "1")
+    command = Path(sys.executable).with_name("t5x-harness")
+    root = Path(__file__).parents[2]
+    config = root / "sample_tasks" / "configs" / "eval_classify.gin"
+
+    def call(*arguments: str) -> str:
+        done = subprocess.run([command, *arguments], cwd=root, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    stays = "of it; it stays imported for 15 min (t5x-harness warm --stop ends that)"
+    assert stays in call("run", str(config), "--until=plan")
+    again = call("run", str(config), "--until=plan")
+    assert "importing T5X" not in again
+    assert "passed in" in again
+    assert " ends as soon as no session uses it\n" in call("warm", "--stop")

@@ -151,6 +151,10 @@ def test_the_time_is_the_one_that_was_waited_and_long_imports_are_named() -> Non
     assert text.count("t5x-harness warm") == 1
     assert imports in render_brief(waited, width=100)
     assert "warm" not in render(dataclasses.replace(waited, import_seconds=0.2))
+    assert render(dataclasses.replace(waited, import_seconds=4.0, imports_stay=True)).endswith(
+        "importing T5X took 4.0 s of it; it stays imported for 15 min (t5x-harness warm --stop ends that)\n"
+        "1 passed in 1 min 21 s\n"
+    )
 
 
 def test_what_was_not_checked_of_several_runs_is_said_once() -> None:

@@ -189,7 +189,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Returns the calls to a zygote that replaces the runs' own."""
     calls: list[str] = []
     methods = {name: functools.partial(calls.append, name) for name in ("warm", "kill", "close")}
-    monkeypatch.setattr(pool, "worker_for", lambda runtime: types.SimpleNamespace(**methods))
+    monkeypatch.setattr(pool, "worker_for", lambda runtime, **given: types.SimpleNamespace(**methods))
     return calls
 
 
