@@ -66,6 +66,8 @@ class HarnessSession:
         by_name = any(str(arg).partition("::")[0].endswith(".gin") for arg in config.args)
         self.expects_runs = self.promotes or by_name or only_aot or selects_only(self.expression, SMOKE)
         here, root = config.invocation_params.dir, config.rootpath
+        if config.get_verbosity() > 0:
+            config.option.t5x_timings = True
         self.settings = SessionSettings(
             Configuration(_layers(config, RUNS), load_project(root), here, root, pytest_name),
             compiles=(only_aot or None) if selects(self.expression, AOT) else False,

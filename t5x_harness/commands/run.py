@@ -10,7 +10,7 @@ from t5x_harness.commands.arguments import INTERRUPTED, UsageError, add_run_argu
 from t5x_harness.commands.report_output import write_for_the_terminal, write_report
 from t5x_harness.report.report import Report
 from t5x_harness.settings.command_line import session_options
-from t5x_harness.spec import RunResult, RunSpec
+from t5x_harness.spec import NOTHING_IMPORTED, Imports, RunResult, RunSpec
 
 EPILOG = """\
 examples:
@@ -63,12 +63,13 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
     """Returns the outcome of runs. If they are interrupted, prints the results so far and returns None."""
     from t5x_harness.runs.pool import run_specs
     from t5x_harness.system.ending import Ending
+    from t5x_harness.system.processes import own_seconds
     from t5x_harness.workers.progress import ProgressPrinter
 
     given = session_options(vars(arguments))
     results: list[RunResult] = []
     printers: list[ProgressPrinter] = []
-    imports: list[tuple[float, bool]] = []
+    imports: list[Imports] = []
 
     def progress(spec: RunSpec) -> ProgressPrinter:
         printers.append(ProgressPrinter(sys.stderr, label=spec.name))
@@ -100,7 +101,7 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
         ahead=0 if given.ahead is None and any(spec.settings.full_size for spec in specs) else given.ahead,
         on_progress=None if arguments.quiet else progress,
         on_note=note,
-        on_imports=lambda seconds, stays: imports.append((seconds, stays)),
+        on_imports=imports.append,
         on_interrupt=on_interrupt,
     )
     try:
@@ -109,12 +110,11 @@ def _report_of(specs: Sequence[RunSpec], arguments: argparse.Namespace, workspac
                 if printers:
                     printers[-1].close()
                 results.append(result)
-        seconds, stays = imports[-1] if imports else (0.0, False)
         return Report(
             tuple(results),
             seconds=time.perf_counter() - arguments.started,
-            import_seconds=seconds,
-            imports_stay=stays,
+            imports=imports[-1] if imports else NOTHING_IMPORTED,
+            start_seconds=max(0.0, own_seconds() - (time.perf_counter() - arguments.started)),
         )
     except KeyboardInterrupt:
         ending.begin()

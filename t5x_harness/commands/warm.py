@@ -59,7 +59,7 @@ def main(args: argparse.Namespace) -> int:
     from t5x_harness.runs.pool import worker_for
     from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of
     from t5x_harness.workers.errors import ZygoteFailed
-    from t5x_harness.workers.zygote import WarmZygotes
+    from t5x_harness.workers.warm_zygotes import WarmZygotes
 
     if args.stop:
         return _stop()

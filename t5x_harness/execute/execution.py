@@ -26,7 +26,7 @@ from t5x_harness.runtime.compile_cache import compile_cheaply
 from t5x_harness.slices.devices import force_cpu_devices
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import get_slice
-from t5x_harness.spec import Change, Finding, RunSpec, Severity, Stage
+from t5x_harness.spec import Change, Finding, RunSpec, Severity, Stage, StageResult
 from t5x_harness.upstream.jax import (
     JaxLacksRules,
     compile_once,
@@ -187,6 +187,13 @@ class Execution:
         Returns:
           A :class:`~t5x_harness.spec.StageResult` as JSON.
         """
+        if not self.spec.settings.timings:
+            return self._run(stage, work).to_json()
+        from t5x_harness.timings.stage import measured
+
+        return measured(lambda: self._run(stage, work), self.runtime.location).to_json()
+
+    def _run(self, stage: Stage, work: Callable[[Execution, StageReport], None]) -> StageResult:
         from t5x_harness.resolve.explanation import log_traceback
 
         report = StageReport(stage, self.spec.settings.ignore, self.spec.cwd)
@@ -219,7 +226,7 @@ class Execution:
         if self.standins is not None:
             report.changes += self.standins.take_changes()
             report.not_checked += self.standins.take_doubts()
-        return report.result().to_json()
+        return report.result()
 
     def open_config(self, standins: tuple[Path, int | None] | None = None) -> Registrations:
         """Parses the config, with stand-ins for anything out of reach here; returns where its tasks were registered.

@@ -35,7 +35,8 @@ def document(report: Report) -> dict[str, Any]:
         "schema": SCHEMA,
         "passed": report.passed,
         "seconds": report.waited,
-        "import_seconds": report.import_seconds,
+        "import_seconds": report.imports.seconds,
+        **({"imports": dict(report.imports.packages)} if report.imports.packages else {}),
         "findings": [_finding(finding, row) for row in report.rows for finding in row.findings],
         "not_checked": [{"run": row.name, "text": text} for row in report.rows for text in row.not_checked],
         "runs": [_run(row) for row in report.rows],
@@ -146,6 +147,7 @@ def _stage(stage: StageResult) -> dict[str, Any]:
         "changes": [dataclasses.asdict(change) for change in stage.changes],
         "exercised": {"count": stage.exercised, "of": stage.stage.counts},
         "seconds": stage.seconds,
+        **({"parts": dict(stage.parts), "counts": dict(stage.counts)} if stage.parts else {}),
         "log_tail": stage.log_tail,
     }
 

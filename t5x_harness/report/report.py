@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from t5x_harness.findings.printable import printable
-from t5x_harness.spec import Finding, Outcome, RunResult, RunSpec, Severity, Stage
+from t5x_harness.spec import NOTHING_IMPORTED, Finding, Imports, Outcome, RunResult, RunSpec, Severity, Stage
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,15 +63,15 @@ class Report:
       results: the results of the runs.
       origins: the place where each run was requested, such as the node of a test; by default its last gin file.
       seconds: the time that the caller waited for everything; by default the sum of the runs.
-      import_seconds: the part of that time in which the stack was imported.
-      imports_stay: whether the process that has imported it stays for further calls.
+      imports: the imports of the stack, which are a part of that time.
+      start_seconds: the seconds that Python took to start, before that time; 0 if they are not known.
     """
 
     results: tuple[RunResult, ...]
     origins: tuple[str, ...] = ()
     seconds: float | None = None
-    import_seconds: float = 0.0
-    imports_stay: bool = False
+    imports: Imports = NOTHING_IMPORTED
+    start_seconds: float = 0.0
 
     @property
     def rows(self) -> tuple[RunRow, ...]:

@@ -8,6 +8,7 @@ from t5x_harness.findings.text import Style, wrap, wrap_table
 from t5x_harness.findings.work import proved_nothing
 from t5x_harness.report.report import Report, RunRow
 from t5x_harness.report.table import compiled, counted, duration, names_by_text, table
+from t5x_harness.report.timings import timing_lines
 from t5x_harness.spec import Finding, Outcome, Reason, RunResult, Severity, Stage, StageResult
 
 _TONES = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
@@ -66,7 +67,8 @@ def render_quietly(report: Report, *, width: int = 100, color: bool = False, not
 
 
 def _end(report: Report, *, width: int, style: Style, notes: bool) -> Iterator[str]:
-    """Yields how much of the time imports took, if it was much, and the last line."""
+    """Yields where the time went, or how much of it imports took, if it was much, and the last line."""
+    yield from timing_lines(report, width)
     if imports := slow_imports(report):
         yield from wrap(imports, width, "", "    ")
     last = style.tone("green" if report.passed else "red", last_line(report))
@@ -263,10 +265,10 @@ def last_line(report: Report) -> str:
 
 def slow_imports(report: Report) -> str:
     """Returns how much of the time imports took, and what further runs save of it; an empty text if it was little."""
-    took = f"importing T5X took {duration(report.import_seconds)} of it"
-    if report.imports_stay:
+    took = f"importing T5X took {duration(report.imports.seconds)} of it"
+    if report.imports.stay:
         return f"{took}; it stays imported for 15 min (t5x-harness warm --stop ends that)"
-    return f"{took}; t5x-harness warm saves that for further runs" if report.import_seconds >= 5.0 else ""
+    return f"{took}; t5x-harness warm saves that for further runs" if report.imports.seconds >= 5.0 else ""
 
 
 def hidden_notes(report: Report, before: str = "") -> str:
@@ -319,6 +321,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
         *listed(GIVEN, lambda result: given_values(result, values=False)),
         *listed(STANDINS, lambda result: result.standins),
         *listed("not checked", not_checked),
+        *timing_lines(report, width),
         *(wrap(imports, width, "", "    ") if (imports := slow_imports(report)) else ()),
         *filter(None, [hidden_notes(report)]),
     ]

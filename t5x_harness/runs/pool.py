@@ -18,7 +18,7 @@ from t5x_harness.runtime.choice import Runtime, folder_to_import_from, runtime_o
 from t5x_harness.runtime.compile_cache import compile_cache_environment, default_cache_folder
 from t5x_harness.runtime.import_hooks import BOOTSTRAP_PATH
 from t5x_harness.settings.project import project_folder
-from t5x_harness.spec import STAGE_SECONDS, AotMode, Hosts, RunResult, RunSpec, Stage
+from t5x_harness.spec import STAGE_SECONDS, AotMode, Hosts, Imports, RunResult, RunSpec, Stage
 from t5x_harness.system.network import run_environment
 from t5x_harness.system.own_folders import own_folder
 from t5x_harness.variables import (
@@ -201,14 +201,14 @@ class RunPool:
         return [f"{WARM_WORKER_UNUSED}: {text}" for text in found if text]
 
     @property
-    def import_seconds(self) -> float:
-        """The seconds that were spent waiting for imports."""
-        return sum(getattr(worker, "seconds_waited", 0.0) for worker in self._workers.values())
-
-    @property
-    def keeps_imports(self) -> bool:
-        """Whether :meth:`close` will leave a worker that this session has started for the next one."""
-        return any(getattr(worker, "is_to_stay", False) for worker in self._workers.values())
+    def imports(self) -> Imports:
+        """What is known of imports: of all workers, of which most sessions have one, until they are closed."""
+        workers = [worker for worker in self._workers.values() if isinstance(worker, Zygote)]
+        return Imports(
+            sum(worker.seconds_waited for worker in workers),
+            {package: seconds for worker in workers for package, seconds in worker.imports.items()},
+            any(worker.is_to_stay for worker in workers),
+        )
 
     def kill(self) -> None:
         """Kills all runs without waiting for their ends."""
@@ -249,7 +249,9 @@ class RunPool:
     def _worker(self, spec: RunSpec) -> Zygote | InProcess:
         runtime = runtime_of(spec)
         if runtime.location not in self._workers:
-            self._workers[runtime.location] = InProcess() if self._in_process else worker_for(runtime, keep=self._keep)
+            self._workers[runtime.location] = (
+                InProcess() if self._in_process else worker_for(runtime, keep=self._keep, timings=spec.settings.timings)
+            )
         return self._workers[runtime.location]
 
     def _google(self, spec: RunSpec) -> GooglePool | None:
@@ -263,7 +265,9 @@ class RunPool:
         )
 
 
-def worker_for(runtime: Runtime, *, socket_path: Path | None = None, keep: bool = False) -> Zygote:
+def worker_for(
+    runtime: Runtime, *, socket_path: Path | None = None, keep: bool = False, timings: bool = False
+) -> Zygote:
     """Returns a zygote whose runs import this T5X; it starts with the first run, or with ``warm()``.
 
     Args:
@@ -272,6 +276,7 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None, keep: bool 
         one is used, if there is any.
       keep: whether one that an earlier session of the project has left is used, or else this one is left for later
         ones, unless the shell has a warm one.
+      timings: whether to measure what its imports spend their time on.
     """
     kept = os.environ.get(WORKER_SOCKET_VARIABLE) if socket_path is None else None
     others = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != BOOTSTRAP_PATH]
@@ -292,7 +297,14 @@ def worker_for(runtime: Runtime, *, socket_path: Path | None = None, keep: bool 
     place = None
     if keep and not kept:
         place = KeptPlace.find(os.environ, runtime.location, str(project_folder(Path.cwd())))
-    return Zygote(preload=_PRELOAD, env=env, socket_path=socket_path, kept=Path(kept) if kept else None, place=place)
+    return Zygote(
+        preload=_PRELOAD,
+        env=env,
+        socket_path=socket_path,
+        kept=Path(kept) if kept else None,
+        place=place,
+        timings=timings,
+    )
 
 
 def run_specs(
@@ -306,7 +318,7 @@ def run_specs(
     ahead: int | None = None,
     on_progress: Callable[[RunSpec], OnProgress] | None = None,
     on_note: Callable[[str], None] | None = None,
-    on_imports: Callable[[float, bool], None] | None = None,
+    on_imports: Callable[[Imports], None] | None = None,
     on_interrupt: Callable[[Sequence[RunResult]], None] | None = None,
 ) -> Generator[RunResult]:
     """Runs configs, several at once, and yields their results in order.
@@ -326,8 +338,7 @@ def run_specs(
       on_progress: a function that makes the receiver of a run's progress events, in this thread, when its result comes
         next.
       on_note: a function that is called at the end with notes on the call as a whole.
-      on_imports: a function that is called at the end with the seconds spent waiting for imports, and whether their
-        process stays for later sessions, unless a note has them.
+      on_imports: a function that is called at the end with what is known of imports, unless a note has it.
       on_interrupt: a function that is called, if this is interrupted or closed early, with the results so far of runs
         that were begun and whose results did not come; by then all of them are being killed, and nothing is waited for
         yet.
@@ -359,13 +370,13 @@ def run_specs(
             on_interrupt(known)
         raise
     finally:
-        stays = pool.keeps_imports
+        imports = pool.imports
         pool.close(patient=patient)
         if on_note is not None:
             for refusal in pool.refusals:
                 on_note(refusal)
         if on_imports is not None and not pool.refusals:
-            on_imports(pool.import_seconds, stays)
+            on_imports(imports)
 
 
 def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[RunResult]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from t5x_harness.runs.pool import RunContext, RunPool
-from t5x_harness.spec import Outcome, RunResult, RunSpec, Stage, StageResult
+from t5x_harness.spec import NOTHING_IMPORTED, Imports, Outcome, RunResult, RunSpec, Stage, StageResult
 
 if TYPE_CHECKING:
     from t5x_harness.report.report import Report
@@ -54,8 +54,7 @@ class RunResults:
         self._pool = pool
         self._origins: dict[RunSpec, str] = {}  # by the run as it was requested, or as its result names it
         self._refusals: list[str] = []
-        self._import_seconds = 0.0
-        self._others_keep = False
+        self._imports = NOTHING_IMPORTED
 
     def asked_for(self, spec: RunSpec, origin: str) -> None:
         """Notes the origin of a run, such as a test; the first one counts."""
@@ -87,9 +86,9 @@ class RunResults:
         return [f"logs and outputs of the failed runs are kept in {folder}" for folder in folders]
 
     @property
-    def import_seconds(self) -> float:
-        """The seconds that runs have waited for imports, in the process that has waited longest."""
-        return max(self._import_seconds, self._pool.import_seconds)
+    def imports(self) -> Imports:
+        """What is known of imports, in the process whose runs have waited longest for them."""
+        return max(self._imports, self._pool.imports, key=lambda imports: (imports.seconds, imports.stay))
 
     def report(self, seconds: float) -> Report:
         """Returns the report of all runs.
@@ -98,13 +97,14 @@ class RunResults:
           seconds: the seconds that the session has taken.
         """
         from t5x_harness.report.report import Report
+        from t5x_harness.system.processes import own_seconds
 
         return Report(
             tuple(self.by_run.values()),
             tuple(self._origins[spec] for spec in self.by_run),
             seconds=seconds,
-            import_seconds=0.0 if self.refusals else self.import_seconds,  # a refusal already mentions the wait
-            imports_stay=self._pool.keeps_imports or self._others_keep,
+            start_seconds=max(0.0, own_seconds() - seconds),
+            imports=NOTHING_IMPORTED if self.refusals else self.imports,  # a refusal already mentions the wait
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -116,8 +116,7 @@ class RunResults:
         return {
             "results": [result.to_json() for result in results],
             "origins": [self._origins[spec] for spec in self.by_run],
-            "import_seconds": self.import_seconds,
-            "imports_stay": self._pool.keeps_imports,
+            "imports": self.imports.to_json(),
             "kept": [str(path) for path in self.kept],
             "refusals": self.refusals,
         }
@@ -127,8 +126,8 @@ class RunResults:
         for result, origin in zip(map(RunResult.from_json, value["results"]), value["origins"], strict=True):
             self.asked_for(result.spec, origin)
             self.add(result, result.spec)
-        self._import_seconds = max(self._import_seconds, value["import_seconds"])
-        self._others_keep |= value["imports_stay"]
+        others = Imports.from_json(value["imports"])
+        self._imports = max(self._imports, others, key=lambda imports: (imports.seconds, imports.stay))
         self.kept += map(Path, value["kept"])
         self._refusals += value["refusals"]
 

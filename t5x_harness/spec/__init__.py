@@ -16,6 +16,7 @@ from t5x_harness.spec.choices import StandInPolicy as StandInPolicy
 from t5x_harness.spec.fault import Ending as Ending
 from t5x_harness.spec.fault import Fault as Fault
 from t5x_harness.spec.fault import Moment as Moment
+from t5x_harness.spec.results import NOTHING_IMPORTED as NOTHING_IMPORTED
 from t5x_harness.spec.results import Assignment as Assignment
 from t5x_harness.spec.results import AuxiliaryRun as AuxiliaryRun
 from t5x_harness.spec.results import BoundValue as BoundValue
@@ -25,6 +26,7 @@ from t5x_harness.spec.results import Checkpoint as Checkpoint
 from t5x_harness.spec.results import Edit as Edit
 from t5x_harness.spec.results import FactTable as FactTable
 from t5x_harness.spec.results import Finding as Finding
+from t5x_harness.spec.results import Imports as Imports
 from t5x_harness.spec.results import Location as Location
 from t5x_harness.spec.results import Measure as Measure
 from t5x_harness.spec.results import Outcome as Outcome

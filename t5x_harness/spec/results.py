@@ -207,6 +207,10 @@ class StageResult(JsonValue):
       exercised: the number of units of real work that were done: statements read by lint, examples by resolve, arrays
         planned, programs compiled, steps trained, examples evaluated, lines inferred; 0 means nothing was proved.
       seconds: the wall time.
+      parts: what these seconds went into, by the names of :mod:`t5x_harness.timings.kinds`; empty unless the run's
+        settings ask for it.
+      counts: what it did, in numbers that do not depend on the machine's speed, by the names of
+        :mod:`t5x_harness.timings.stage`; empty without ``parts``.
       log_tail: the last lines of the run's log, if it failed.
       silenced: findings that the user ignores, by code or by a comment; they do not fail the stage.
       measures: the numbers among the facts, for programs, in the order in which they were established.
@@ -221,6 +225,8 @@ class StageResult(JsonValue):
     changes: tuple[Change, ...] = ()
     exercised: int = 0
     seconds: float = 0.0
+    parts: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     log_tail: str = ""
     silenced: tuple[Finding, ...] = ()
     measures: tuple[Measure, ...] = ()
@@ -235,6 +241,24 @@ class StageResult(JsonValue):
     def interrupted(cls, stage: Stage) -> Self:
         """Returns the result of a stage that was running when its run was interrupted."""
         return cls(stage, Outcome.NOT_RUN, not_checked=(f"{stage}: interrupted",))
+
+
+@dataclasses.dataclass(frozen=True)
+class Imports(JsonValue):
+    """What is known of the imports of T5X and its stack, which the runs of one call share.
+
+    Attributes:
+      seconds: how long runs have waited for them.
+      packages: the seconds that each package took; empty unless they are measured.
+      stay: whether their process stays for further calls.
+    """
+
+    seconds: float = 0.0
+    packages: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    stay: bool = False
+
+
+NOTHING_IMPORTED = Imports()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -240,6 +240,15 @@ class RunSettings(JsonValue):
         commands=READING,
         group="output",
     )
+    timings: bool = option(
+        False,
+        "show what each stage spent its time on: imports by package, tracing, compiling, input pipelines, checkpoints, "
+        "your own modules",
+        "off; pytest's -v does the same",
+        pytest=True,
+        commands=RUNNING,
+        group="output",
+    )
     strict: bool = option(
         False,
         "take warnings for errors, which fail their stage",

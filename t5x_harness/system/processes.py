@@ -115,6 +115,12 @@ def ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])  # utime and stime
 
 
+def own_seconds() -> float:
+    """Returns how many seconds ago this process began."""
+    began = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK")
+
+
 def descendants(root: int) -> list[int]:
     """Returns the pids of all processes below ``root``, nearest first, zombies included."""
     children: dict[int, list[int]] = {}

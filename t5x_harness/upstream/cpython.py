@@ -1,8 +1,10 @@
-"""Private names of CPython: for ending a program without finalizing the interpreter, and for the size of frames."""
+"""Private names of CPython: for ending a program without finalizing the interpreter, and for the frames of threads."""
 
 import atexit
+import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,6 +17,11 @@ def run_exit_functions() -> None:
     """Waits for the threads of this process, and calls the functions registered with :mod:`atexit`."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
+
+
+def frames_of_threads() -> dict[int, FrameType]:
+    """Returns the innermost frame of each thread, by the thread's ident."""
+    return sys._current_frames()
 
 
 def call_with_preallocated_frames(function: Callable[..., T], *arguments: object) -> T:

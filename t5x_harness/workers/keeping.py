@@ -1,7 +1,7 @@
 """The place where a session leaves its worker for the next session of the same user, environment and project.
 
-A worker that is left serves whoever comes within 15 minutes; see :mod:`t5x_harness.workers.kept_process`. It can be
-killed at any moment: a session that does not reach it makes its own imports.
+A worker that is left serves the sessions that begin within 15 minutes; see :mod:`t5x_harness.workers.kept_process`. It
+can be killed at any moment: a session that does not reach it makes its own imports.
 """
 
 import contextlib

@@ -9,7 +9,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class Zygote(Closing):
     Attributes:
       refusal: the reason that the zygote at ``kept`` is not used; empty if it is used or if there is none.
       seconds_waited: the seconds that runs have waited for imports.
+      imports: the seconds of its own imports by package, once it is ready; empty unless they are measured.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Zygote(Closing):
         socket_path: Path | None = None,
         kept: Path | None = None,
         place: KeptPlace | None = None,
+        timings: bool = False,
     ) -> None:
         """Keeps the settings; starts nothing.
 
@@ -69,6 +71,7 @@ class Zygote(Closing):
           kept: the path of such a socket. Its zygote is used if its imports are what this one would import.
           place: the place where an earlier session may have left such a zygote, and where :meth:`close` leaves this
             one; None for no such place.
+          timings: whether to measure what the imports spend their time on.
         """
         self._preload = tuple(preload)
         self._env = dict(env or {})
@@ -79,8 +82,10 @@ class Zygote(Closing):
         self._runs: weakref.WeakSet[ForkedRun] = weakref.WeakSet()
         self._socket_path = socket_path
         self._kept = kept or (place.socket_path if place is not None and place.socket_path.exists() else None)
-        self._is_told = kept is not None
+        self._is_asked_for = kept is not None
         self._place = place
+        self._timings = timings
+        self.imports: Mapping[str, float] = {}
         self.refusal = ""
         self._host: OwnHost | WarmHost | None = None
         self._failure: tuple[str, str | None, str] | None = None
@@ -287,6 +292,7 @@ class Zygote(Closing):
             "python_path": self._python_path,
             "facts": facts(environment(self._env)),
             "socket": str(self._socket_path or ""),
+            "timings": self._timings,
         }
         with contextlib.suppress(ConnectionError):  # it is gone, which is noticed when its answer is awaited
             host.control.sendall(framing.encode(settings))
@@ -326,6 +332,7 @@ class Zygote(Closing):
         for message in self._reader.feed(data):
             self._importing = message.get("importing", self._importing)
             self._ready = self._ready or "ready" in message
+            self.imports = message.get("imports", self.imports)
             host.pid = message.get("pid", host.pid)
             if "failed" in message:
                 self._fail(f"Importing {message['failed']} in the worker process failed:\n{message['error']}")
@@ -347,7 +354,7 @@ class Zygote(Closing):
 
     def _refuse(self, reason: str) -> None:
         """Gives up a kept zygote that cannot be used."""
-        self.refusal, self._kept = reason if self._is_told else "", None
+        self.refusal, self._kept = reason if self._is_asked_for else "", None
         self._stop()
         if self._closed:
             self._failure = ("The worker process was ended while a run waited for it", None, "")
@@ -379,61 +386,3 @@ class Zygote(Closing):
         if host is not None:
             host.stop(patient=self._ready)
         self._ready = False
-
-
-class WarmZygotes(Closing):
-    """Keeps a zygote for other sessions, and replaced zygotes as long as sessions use them; a context manager.
-
-    Args:
-      folder: the folder for sockets, which only this user can access.
-      make: a function that builds a zygote that listens at a path.
-
-    Attributes:
-      socket_path: the path where sessions find the newest zygote that is ready.
-    """
-
-    def __init__(self, folder: Path, make: Callable[[Path], Zygote]) -> None:
-        self.socket_path = folder / "socket"
-        self._make = make
-        self._number = 0
-        self._newest: Zygote | None = None
-        self._retired: list[Zygote] = []
-
-    def close(self) -> None:
-        """Ends all zygotes."""
-        for zygote in (*self._retired, *([self._newest] if self._newest else [])):
-            zygote.close()
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the zygote for new sessions is gone."""
-        return self._newest is None or self._newest.has_ended
-
-    def renew(self) -> None:
-        """Starts a new zygote, which takes over the path once it is ready; the old one ends with its last session.
-
-        Raises:
-          ZygoteFailed: the imports failed; the old zygote keeps the path.
-        """
-        self._number += 1
-        path = self.socket_path.with_name(str(self._number))
-        zygote = self._make(path)
-        try:
-            zygote.await_ready()
-            link = self.socket_path.with_name("next")
-            link.symlink_to(path.name)
-            os.replace(link, self.socket_path)
-        except BaseException:
-            zygote.close()
-            raise
-        if self._newest is not None:
-            self._newest.retire()
-            self._retired.append(self._newest)
-        self._newest = zygote
-
-    def take_changed_file(self) -> str:
-        """Returns an imported file that a session has found changed since the last call; empty if none was."""
-        for zygote in [zygote for zygote in self._retired if zygote.has_ended]:
-            self._retired.remove(zygote)
-            zygote.close()
-        return "" if self._newest is None else self._newest.take_changed_file()

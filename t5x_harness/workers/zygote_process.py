@@ -1,5 +1,7 @@
 """The zygote: a fresh interpreter that imports the stack once, then forks a guard and a run on request."""
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import gc
@@ -13,17 +15,24 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from t5x_harness.system import processes
+from t5x_harness.timings.kinds import package_of
+from t5x_harness.timings.sampler import SAMPLING, Sampler
 from t5x_harness.upstream.cpython import call_with_preallocated_frames
 from t5x_harness.upstream.tensorflow import has_started
 from t5x_harness.workers import framing, guard_process, run_process
-from t5x_harness.workers.kept_process import KeptProcess
 from t5x_harness.workers.listener import Client, Listener
 
+if TYPE_CHECKING:
+    from t5x_harness.workers.kept_process import KeptProcess
+
 ERROR_LINES = 6
+
+_OWN_THREADS = (threading.main_thread().name, SAMPLING)
 
 
 def main(control: int, lifeline: int, parent: int, listening: int | None = None) -> None:
@@ -63,6 +72,7 @@ class _Zygote:
         self._lifeline = -1
         self._socket_path: Path | None = None
         self._kept: KeptProcess | None = None
+        self._imports: dict[str, float] = {}
 
     def main(self, lifeline: int, parent: int) -> int:
         processes.reset_signals()
@@ -78,11 +88,12 @@ class _Zygote:
         sys.argv = ["t5x-zygote"]
         gc.disable()  # no collection may touch, and so copy, the pages that the forks share
         before, since = dict(os.environ), time.time_ns()
-        for name in settings["preload"]:
-            self._channel.send({"importing": name})
-            if failure := _preload(name):
-                self._channel.send({"failed": name, "error": failure})
-                return 1
+        with _measuring(self._imports) if settings["timings"] else contextlib.nullcontext():
+            for name in settings["preload"]:
+                self._channel.send({"importing": name})
+                if failure := _preload(name):
+                    self._channel.send({"failed": name, "error": failure})
+                    return 1
         imported = {k: v for k, v in os.environ.items() if before.get(k) != v}
         if self._listening is not None:
             self._listener = Listener(self._listening, settings, before, since)
@@ -95,7 +106,7 @@ class _Zygote:
 
     def _await_orders(self, imported: Mapping[str, str]) -> None:
         self._awake, self._waker = processes.watch_children()
-        self._channel.send({"ready": True})
+        self._channel.send({"ready": True, "imports": self._imports})
         while self._stays():
             ready = self._wait()
             if self._awake in ready:
@@ -162,13 +173,16 @@ class _Zygote:
         if order == b"r":
             self._is_retired |= client is self._owner
         elif order == b"k":
-            self._stay()
+            if client is self._owner and self._kept is None:
+                self._stay()
         else:
             self._start(client, imported, *descriptors)
         return True
 
     def _stay(self) -> None:
         """Lets go of the session that began this process, before that ends."""
+        from t5x_harness.workers.kept_process import KeptProcess
+
         assert self._listener is not None
         assert self._socket_path is not None
         os.chdir("/")  # the session's folder may be removed
@@ -230,6 +244,14 @@ class _Zygote:
         return True
 
 
+@contextlib.contextmanager
+def _measuring(packages: dict[str, float]) -> Iterator[None]:
+    """Adds the seconds that the block spends importing each package."""
+    with Sampler(package_of) as sampler:
+        yield
+    packages.update(sampler.rounded())
+
+
 def _preload(name: str) -> str | None:
     """Imports a module and checks that forks can use it; returns the problem, if there is one."""
     try:
@@ -238,7 +260,7 @@ def _preload(name: str) -> str | None:
         text = run_process.user_traceback(error, __file__)
         sys.stderr.write(text)
         return "\n".join(text.splitlines()[-ERROR_LINES:])
-    others = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+    others = [thread.name for thread in threading.enumerate() if thread.name not in _OWN_THREADS]
     if others:
         found = f"it started the Python thread {', '.join(others)}"
     elif _has_jax_backend():

@@ -178,6 +178,7 @@ def test_stop_ends_what_a_session_has_left_and_the_warm_of_this_shell(
 
 
 @pytest.mark.journey
+@pytest.mark.stack
 def test_the_second_run_of_a_project_waits_for_no_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))

@@ -15,8 +15,8 @@ ROOMS = (
     *("__init__", "__main__", "plugin", "fixtures", "commands", "auxiliary", "runs", "pods", "resume", "execute"),
     *("conversion", "caching", "settings", "rulebook", "aot", "plan", "resolve"),
     *("promotion", "standins", "vertex", "lint", "report", "findings", "workers", "doctor", "bootstrap", "google"),
-    *("gin", "upstream", "runtime", "slices", "sample_tasks", "symptoms", "buckets", "spec", "system", "variables"),
-    *("version", "preemption"),
+    *("timings", "gin", "upstream", "runtime", "slices", "sample_tasks", "symptoms", "buckets", "spec", "system"),
+    *("variables", "version", "preemption"),
 )
 """The rooms from top to bottom."""
 

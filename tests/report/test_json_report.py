@@ -1,5 +1,6 @@
 """The JSON document follows its schema; values that cross processes as JSON come back with their types."""
 
+import dataclasses
 import json
 from typing import Any
 
@@ -15,6 +16,7 @@ from t5x_harness.spec import (
     Change,
     Changed,
     Finding,
+    Imports,
     Location,
     Mode,
     Outcome,
@@ -81,7 +83,7 @@ def test_numbers_are_numbers_with_units() -> None:
 
 
 def test_the_seconds_are_those_that_were_waited() -> None:
-    found = check(render(Report((GOOD,), seconds=81.5, import_seconds=60.5)))
+    found = check(render(Report((GOOD,), seconds=81.5, imports=Imports(60.5))))
     assert (found["seconds"], found["import_seconds"]) == (81.5, 60.5)
 
 
@@ -181,3 +183,16 @@ def test_fields_that_another_release_added_or_did_not_have_are_no_error() -> Non
     value = {"binding": "A", "before": "1", "after": "2", "why": "given", "since": 3}
     assert Change.from_json(value) == Change("A", "1", "2", Reason.GIVEN)
     assert Location.from_json({"file": "run.gin", "line": 3}) == Location("run.gin", 3)
+
+
+COUNTS = {"traces": 9, "lowerings": 4, "compilations": 1, "cache hits": 3, "modules": 5302}
+
+
+def test_timings_are_there_if_they_were_measured() -> None:
+    assert "parts" not in check(render(Report((GOOD,))))["runs"][0]["stages"][0]
+    stage = dataclasses.replace(GOOD.stages[0], parts={"tracing": 1.5, "other": 0.2}, counts=COUNTS)
+    timed = dataclasses.replace(GOOD, stages=(stage, *GOOD.stages[1:]))
+    found = check(render(Report((timed,), imports=Imports(9.5, {"tensorflow": 4.0, "jax": 1.0}))))
+    assert found["imports"] == {"tensorflow": 4.0, "jax": 1.0}
+    assert found["runs"][0]["stages"][0]["parts"] == {"tracing": 1.5, "other": 0.2}
+    assert found["runs"][0]["stages"][0]["counts"] == COUNTS

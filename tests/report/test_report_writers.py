@@ -11,6 +11,7 @@ from t5x_harness.report.terminal import render, render_brief, render_quietly, ru
 from t5x_harness.spec import (
     Change,
     Finding,
+    Imports,
     Measure,
     Mode,
     Outcome,
@@ -143,15 +144,15 @@ def test_what_the_harness_gave_in_the_place_of_a_command_line_is_told() -> None:
 
 
 def test_the_time_is_the_one_that_was_waited_and_long_imports_are_named() -> None:
-    waited = Report((dataclasses.replace(GOOD, seconds=80.0),), seconds=81.0, import_seconds=61.0)
+    waited = Report((dataclasses.replace(GOOD, seconds=80.0),), seconds=81.0, imports=Imports(61.0))
     imports = "importing T5X took 1 min 01 s of it; t5x-harness warm saves that for further runs\n"
     text = render(waited)
     assert "  1 min 20 s" in text.splitlines()[1]
     assert text.endswith(f"{imports}1 passed in 1 min 21 s\n")
     assert text.count("t5x-harness warm") == 1
     assert imports in render_brief(waited, width=100)
-    assert "warm" not in render(dataclasses.replace(waited, import_seconds=0.2))
-    assert render(dataclasses.replace(waited, import_seconds=4.0, imports_stay=True)).endswith(
+    assert "warm" not in render(dataclasses.replace(waited, imports=Imports(0.2)))
+    assert render(dataclasses.replace(waited, imports=Imports(4.0, stay=True))).endswith(
         "importing T5X took 4.0 s of it; it stays imported for 15 min (t5x-harness warm --stop ends that)\n"
         "1 passed in 1 min 21 s\n"
     )

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from t5x_harness.workers.errors import RunDied, ZygoteFailed
-from t5x_harness.workers.zygote import WarmZygotes, Zygote
+from t5x_harness.workers.warm_zygotes import WarmZygotes
+from t5x_harness.workers.zygote import Zygote
 
 HERE = str(Path(__file__).parent)
 AssertGone = Callable[..., None]

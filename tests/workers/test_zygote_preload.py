@@ -108,10 +108,10 @@ def test_a_missing_module_is_told_by_its_name(tmp_path: Path) -> None:
 
 
 def test_an_import_that_hangs_meets_its_limit(modules: str, tmp_path: Path, assert_gone: Callable[..., None]) -> None:
-    with Zygote(preload=["hangs_module"], python_path=[modules], start_timeout=0.5) as zygote:
+    with Zygote(preload=["hangs_module"], python_path=[modules], start_timeout=3.0) as zygote:
         zygote.warm()
         pid = zygote.pid
-        with pytest.raises(ZygoteFailed, match=r"was still importing hangs_module after 0\.5 s"):
+        with pytest.raises(ZygoteFailed, match="was still importing hangs_module after 3 s"):
             zygote.start("json:dumps", {}, log=tmp_path / "log")
     assert_gone(pid)
 

@@ -1,0 +1,1 @@
+"""Where the seconds of a run go."""
