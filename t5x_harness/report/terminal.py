@@ -265,10 +265,10 @@ def last_line(report: Report) -> str:
 
 def slow_imports(report: Report) -> str:
     """Returns how much of the time imports took, and what further runs save of it; an empty text if it was little."""
-    took = f"importing T5X took {duration(report.imports.seconds)} of it"
+    took = f"importing T5X took {duration(report.imports.seconds)}"
     if report.imports.stay:
-        return f"{took}; it stays imported for 15 min (t5x-harness warm --stop ends that)"
-    return f"{took}; t5x-harness warm saves that for further runs" if report.imports.seconds >= 5.0 else ""
+        return f"{took}; kept for 15 min (t5x-harness warm --stop ends it)"
+    return f"{took} of it; t5x-harness warm saves that for further runs" if report.imports.seconds >= 5.0 else ""
 
 
 def hidden_notes(report: Report, before: str = "") -> str:

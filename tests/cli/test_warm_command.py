@@ -192,7 +192,7 @@ def test_the_second_run_of_a_project_waits_for_no_imports(tmp_path: Path, monkey
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    stays = "of it; it stays imported for 15 min (t5x-harness warm --stop ends that)"
+    stays = "; kept for 15 min (t5x-harness warm --stop ends it)"
     assert stays in call("run", str(config), "--until=plan")
     again = call("run", str(config), "--until=plan")
     assert "importing T5X" not in again

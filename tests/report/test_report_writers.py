@@ -153,8 +153,7 @@ def test_the_time_is_the_one_that_was_waited_and_long_imports_are_named() -> Non
     assert imports in render_brief(waited, width=100)
     assert "warm" not in render(dataclasses.replace(waited, imports=Imports(0.2)))
     assert render(dataclasses.replace(waited, imports=Imports(4.0, stay=True))).endswith(
-        "importing T5X took 4.0 s of it; it stays imported for 15 min (t5x-harness warm --stop ends that)\n"
-        "1 passed in 1 min 21 s\n"
+        "importing T5X took 4.0 s; kept for 15 min (t5x-harness warm --stop ends it)\n1 passed in 1 min 21 s\n"
     )
 
 
