@@ -59,7 +59,8 @@ def risen(kept: Mapping[str, int], found: Mapping[str, int]) -> list[str]:
 
 
 def _report(config: Path, cache: Path) -> Any:
-    command = [sys.executable, "-m", "t5x_harness", "run", str(config), "--timings", "--no-keep", "--format=json", "-q"]
+    command = [str(Path(sys.executable).with_name("t5x-harness")), "run", str(config), "--timings", "--no-keep"]
+    command += ["--format=json", "-q"]
     env = {**os.environ, "T5X_HARNESS_CACHE_DIR": str(cache), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
