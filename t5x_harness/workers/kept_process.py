@@ -48,7 +48,8 @@ class KeptProcess:
         if now < self._look_at:
             return False
         self._look_at = now + _LOOK_SECONDS
-        return bool(self._listener.changed_file()) or available_bytes() < _LEAST_FREE
+        is_lost = not self._path.exists()  # somebody has cleaned up TMPDIR, so no session can find it
+        return is_lost or bool(self._listener.changed_file()) or available_bytes() < _LEAST_FREE
 
     def remove(self) -> None:
         """Removes its socket."""

@@ -216,6 +216,7 @@ def test_a_file_that_has_changed_ends_it(
 
 
 def alone(seconds: float, path: Path) -> tuple[KeptProcess, Listener]:
+    path.touch()
     listener = Listener(socket.socket(socket.AF_UNIX), {}, {}, time.time_ns())
     return KeptProcess(listener, path, seconds), listener
 
@@ -238,6 +239,15 @@ def test_it_ends_when_memory_is_short(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not kept.is_over(used=False)
     monkeypatch.setattr("t5x_harness.workers.kept_process.available_bytes", lambda: 512 << 20)
     assert not kept.is_over(used=True)
+    assert kept.is_over(used=False)
+
+
+def test_it_ends_when_no_session_can_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("t5x_harness.workers.kept_process._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("t5x_harness.workers.kept_process.available_bytes", lambda: 8 << 30)
+    kept, _ = alone(1000.0, tmp_path / "socket")
+    assert not kept.is_over(used=False)
+    (tmp_path / "socket").unlink()
     assert kept.is_over(used=False)
 
 
