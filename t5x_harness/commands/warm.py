@@ -105,7 +105,7 @@ def _stop() -> int:
     pids = [pid for place in all_places() for pid in place.stop()]
     with contextlib.suppress(OSError, KeyError):
         host = WarmHost(Path(os.environ[WORKER_SOCKET_VARIABLE]))
-        host.leave()
+        host.stop(patient=False)
         os.kill(host.pid, signal.SIGTERM)
         pids.append(host.pid)
     for pid in pids:

@@ -380,7 +380,7 @@ def run_specs(
 
 
 def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[RunResult]:
-    """Runs the stages of configs that execute nothing, as before sending jobs; nothing is kept.
+    """Runs the stages of configs that execute nothing, as before sending jobs; only the worker may stay.
 
     Args:
       specs: the specs of the runs, with modes; golden plans are ignored.

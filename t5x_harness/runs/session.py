@@ -88,7 +88,7 @@ class RunResults:
     @property
     def imports(self) -> Imports:
         """What is known of imports, in the process whose runs have waited longest for them."""
-        return max(self._imports, self._pool.imports, key=lambda imports: (imports.seconds, imports.stay))
+        return _longest(self._imports, self._pool.imports)
 
     def report(self, seconds: float) -> Report:
         """Returns the report of all runs.
@@ -126,10 +126,13 @@ class RunResults:
         for result, origin in zip(map(RunResult.from_json, value["results"]), value["origins"], strict=True):
             self.asked_for(result.spec, origin)
             self.add(result, result.spec)
-        others = Imports.from_json(value["imports"])
-        self._imports = max(self._imports, others, key=lambda imports: (imports.seconds, imports.stay))
+        self._imports = _longest(self._imports, Imports.from_json(value["imports"]))
         self.kept += map(Path, value["kept"])
         self._refusals += value["refusals"]
+
+
+def _longest(*imports: Imports) -> Imports:
+    return max(imports, key=lambda each: (each.seconds, each.stay))
 
 
 class RunRegistry:

@@ -11,7 +11,8 @@ from t5x_harness.version import ORIGIN
 OTHER = "other"
 
 # The first part with a frame anywhere in the stack counts: what JAX does for a checkpoint is JAX's, and what TensorFlow
-# does for one is the checkpoint's. A name without files below is that of functions in the file.
+# does for one is the checkpoint's. Each has a piece of the file's path and, if not all functions count, the beginnings
+# of their names.
 _PARTS = (
     ("importing", "<frozen importlib._bootstrap>", ()),
     ("reading compiled programs", "/jax/_src/compilation_cache.py", ()),

@@ -163,12 +163,8 @@ class WarmHost:
         """Returns nothing: its output belongs to the process that keeps it."""
         return ""
 
-    def leave(self) -> None:
-        """Closes the connection; the zygote continues for other sessions."""
-        self.control.close()
-
     def stop(self, *, patient: bool) -> None:
-        """Closes the connection, as :meth:`leave` does."""
+        """Closes the connection; the zygote continues for other sessions."""
         self.control.close()
 
     def kill(self) -> None:

@@ -84,9 +84,7 @@ class KeptPlace:
         """Shows sessions the worker at a path once the block has made it stay, and ends the others that were left."""
         with self._locked():
             yield
-            link = path.with_suffix(".link")
-            link.symlink_to(path.name)
-            os.replace(link, self.socket_path)
+            show(path, self.socket_path)
             for other in self._sockets():
                 if other != path:
                     ask_to_stop(other)
@@ -119,6 +117,13 @@ class KeptPlace:
             yield
         finally:
             os.close(descriptor)
+
+
+def show(path: Path, link: Path) -> None:
+    """Lets sessions that look at ``link`` find the socket at ``path``, which is in the same folder, at once."""
+    new = path.with_suffix(".link")
+    new.symlink_to(path.name)
+    os.replace(new, link)
 
 
 def all_places() -> list[KeptPlace]:

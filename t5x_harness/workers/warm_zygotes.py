@@ -1,10 +1,10 @@
 """Zygotes that are kept for other sessions, each of which imports anew what the one before it had outdated."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
 from t5x_harness.system.closing import Closing
+from t5x_harness.workers.keeping import show
 from t5x_harness.workers.zygote import Zygote
 
 
@@ -47,9 +47,7 @@ class WarmZygotes(Closing):
         zygote = self._make(path)
         try:
             zygote.await_ready()
-            link = self.socket_path.with_name("next")
-            link.symlink_to(path.name)
-            os.replace(link, self.socket_path)
+            show(path, self.socket_path)
         except BaseException:
             zygote.close()
             raise
