@@ -8,14 +8,14 @@ seconds. The figures are medians over the rounds.
 
 `compile_once` is about runs that share a compile cache: its figures are the means of two runs at once with one cache.
 
-`conversions` acts before the fork: AutoGraph's conversions of SeqIO's functions are in the worker. Without it, the run
-makes them.
+`conversions` is about what an earlier run has kept: its two runs find the compile cache of a third one.
 """
 
 from __future__ import annotations
 
 import argparse
 import concurrent.futures
+import contextlib
 import statistics
 import sys
 import tempfile
@@ -50,7 +50,7 @@ def without(module: str, name: str) -> Callable[[], None]:
 def without_conversions() -> None:
     from tensorflow.python.autograph.impl import api
 
-    api._TRANSPILER._cache = type(api._TRANSPILER._cache)()
+    del api._TRANSPILER.transform_function
 
 
 def without_rare_collections() -> None:
@@ -95,7 +95,7 @@ class MeasuredRun:
 
 def cpu_seconds(zygote: Any, trick: str, *, is_without: bool, cache: Path | None = None) -> float:
     """Returns the CPU seconds of a run; ``cache`` is the compile cache, None for one of its own."""
-    from t5x_harness.runtime.compile_cache import compile_cache_environment
+    from t5x_harness.runtime.compile_cache import FOLDER, compile_cache_environment
     from t5x_harness.spec import Mode, RunSpec
 
     spec = RunSpec((CONFIG,), search_paths=(str(CONFIGS),), mode=Mode.TRAIN)
@@ -107,7 +107,7 @@ def cpu_seconds(zygote: Any, trick: str, *, is_without: bool, cache: Path | None
             argument,
             log=folder / "run.log",
             cwd=ROOT,
-            env=compile_cache_environment(cache or folder / "cache"),
+            env=compile_cache_environment((cache or folder) / FOLDER / "jax"),
             python_path=(str(Path(__file__).parent),),
         ) as run:
             return float(run.call("measure"))
@@ -117,8 +117,14 @@ def pair(zygote: Any, trick: str) -> tuple[float, float]:
     """Returns the CPU seconds of a run with a trick and of a run without it, at the same time."""
     if trick == "compile_once":
         return twins(zygote, trick, is_without=False), twins(zygote, trick, is_without=True)
-    with concurrent.futures.ThreadPoolExecutor() as threads:
-        runs = [threads.submit(cpu_seconds, zygote, trick, is_without=is_without) for is_without in (False, True)]
+    with contextlib.ExitStack() as stack:
+        cache = None
+        if trick == "conversions":
+            cache = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            cpu_seconds(zygote, trick, is_without=False, cache=cache)
+        threads = stack.enter_context(concurrent.futures.ThreadPoolExecutor())
+        both = (False, True)
+        runs = [threads.submit(cpu_seconds, zygote, trick, is_without=each, cache=cache) for each in both]
         return runs[0].result(), runs[1].result()
 
 

@@ -123,8 +123,8 @@ def _set_up(slice_name: str | None, is_brief: bool) -> None:
 
         install_mesh(get_slice(slice_name))
     if is_brief:
-        from t5x_harness.upstream import autograph
+        from t5x_harness.upstream.autograph import keep_conversions
         from t5x_harness.upstream.short_run import configure_for_short_run
 
         configure_for_short_run()
-        after_import("seqio", autograph.adopt)
+        after_import("seqio", lambda _: keep_conversions())

@@ -2,8 +2,8 @@
 
 A zygote imports this module and forks afterwards. A T5X process spends most of its time before the first step on
 importing TensorFlow, JAX and T5X, so a fork starts at the point that a fresh interpreter reaches after several seconds.
-The harness's own stages, the modules that libraries import only when first used, and AutoGraph's conversions of SeqIO's
-functions are loaded here for the same reason.
+The harness's own stages, and the modules that libraries import only when first used, are loaded here for the same
+reason.
 """
 
 # ruff: noqa: F401 - what is imported here is for the forks
@@ -37,9 +37,10 @@ import tensorflow
 import t5x_harness.execute.prepare
 import t5x_harness.execute.stages
 import t5x_harness.standins.run
-from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, T5X_FUNCTIONS, convert, convert_or_load
+from t5x_harness.upstream.autograph import keep_conversions
 
 LATER = (
+    "fiddle.absl_flags",
     "jaxlib.mlir.dialects.mhlo",
     "regex",
     "sacrebleu",
@@ -66,5 +67,4 @@ for _name in LATER:
     with contextlib.suppress(ImportError):
         importlib.import_module(_name)
 
-convert_or_load(SEQIO_FUNCTIONS)
-convert(T5X_FUNCTIONS)
+keep_conversions()

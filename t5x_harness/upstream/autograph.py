@@ -1,168 +1,63 @@
-"""AutoGraph's conversions of SeqIO's functions, and of the embedded T5X's, made once before any run.
+"""AutoGraph's conversions of functions, each of which is made once and kept for later processes.
 
 TensorFlow rewrites the source of every Python function that it traces for an input pipeline, and keeps the result by
-the function's code. SeqIO's functions are the same in every run, and rewriting them takes each run seconds. A run that
-is forked from a process with the rewritten functions also has them. Nothing is traced here, so TensorFlow's runtime,
-which would not survive the fork, is not started.
+the function's code for as long as the process lives. That takes a run seconds, for functions of SeqIO and of the user
+that are the same in the next one. Here, conversions are files in the compile cache. They are valid as long as the file
+of the function, TensorFlow and Python stay the same.
 
-Conversions are stored in the compile cache, for later sessions and jobs. They are valid as long as the files of the
-functions, TensorFlow and Python stay the same.
+AutoGraph also writes a file for debuggers for each function that it converts. A conversion that is kept has none.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import hashlib
-import importlib
-import inspect
 import marshal
-import operator
 import os
 import pickle
 import secrets
+import socket
 import sys
 import tempfile
+import threading
+import time
 import types
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from t5x_harness.runtime.compile_cache import FOLDER
+from t5x_harness.system.first_process import is_first
 from t5x_harness.system.own_folders import foreign_file, foreign_folder
 
-_CONVERTED = {
-    "dataclasses": "is_dataclass",
-    "seqio.feature_converters": (
-        "EncDecFeatureConverter._convert_example LMFeatureConverter._convert_example "
-        "_check_lengths.<locals>.<lambda> _check_lengths.<locals>._check_length non_padding_position"
-    ),
-    "seqio.dataset_providers": (
-        "TFExampleDataSource.__init__.<locals>.parse_fn TFExampleDataSource.__init__.<locals>.read_file_fn "
-        "TextLineDataSource.__init__.<locals>.read_file_fn"
-    ),
-    "seqio.preprocessors": (
-        "_append_to_innermost_axis append_eos.<locals>.<lambda> append_eos.<locals>._maybe_add_eos "
-        "append_eos_after_trim_impl tokenize_impl"
-    ),
-    "seqio.utils": (
-        "_GrainMapFn.__call__.<locals>.<lambda> _GrainMapFn._map_fn_with_special_kwargs "
-        "_GrainRandomMapFn.__call__.<locals>.map_fn _GrainRandomMapFn._map_fn_with_special_kwargs "
-        "_pack_with_tf_ops.<locals>._write_packed_example _pack_with_tf_ops.<locals>.pack_batch _shift_right_by_one "
-        "_strip_packed_feature_key add_kwargs_to_transform make_autoregressive_inputs "
-        "trim_and_pack_dataset.<locals>.<lambda> trim_and_pack_dataset.<locals>._set_shape "
-        "trim_and_pad_dataset.<locals>.<lambda> trim_and_pad_dataset.<locals>._trim_and_pad "
-        "trim_dataset.<locals>.<lambda> trim_dataset.<locals>._trim"
-    ),
-    "seqio.vocabularies": "ByteVocabulary._encode_tf SentencePieceVocabulary._encode_tf Vocabulary.encode_tf",
-    "tensorflow_text.python.ops.sentencepiece_tokenizer": "SentencepieceTokenizer.tokenize",
-}
-SEQIO_FUNCTIONS = tuple(f"{module}:{name}" for module, names in _CONVERTED.items() for name in names.split())
-"""The functions that nearly every pipeline converts, as ``module:qualified name``; missing ones are skipped."""
+_CONVERTING_SECONDS = 5.0
+"""How long a process waits for a conversion that another one makes, before it makes one itself."""
 
-T5X_FUNCTIONS = ("t5x._infer_chunks:TaskInference._infer.<locals>.<lambda>",)
-"""The functions of the embedded T5X that pipelines convert; an installed T5X has other functions."""
+_LOOK_SECONDS = 0.005
 
 
-def convert(names: Iterable[str] = SEQIO_FUNCTIONS) -> int:
-    """Converts functions as ``tf.data`` would, but without AutoGraph's files for debuggers.
+def keep_conversions() -> bool:
+    """Makes AutoGraph take kept conversions from now on, and keep those that it makes.
 
-    Args:
-      names: ``module:qualified name`` of each; a name ending in ``<lambda>`` stands for every lambda of its function.
+    Nothing is converted or traced here, so that TensorFlow's runtime, which would not survive a fork, is not started.
 
     Returns:
-      The number of converted functions; 0 with a TensorFlow whose AutoGraph is built otherwise.
+      Whether this TensorFlow's AutoGraph is built such that this is possible.
     """
-    autograph = AutoGraph.find()
-    return sum(autograph.converts(function) for function in functions_of(names)) if autograph else 0
+    try:
+        from tensorflow.python.autograph.impl import api
+        from tensorflow.python.autograph.pyct import loader, transpiler
 
-
-class AutoGraph:
-    """AutoGraph's converter in this process, and its cache of conversions, which have no public interface.
-
-    Args:
-      transpiler: AutoGraph's transpiler.
-      context: the options to convert with; these options and the function's code are the key in the cache.
-      factory_class: the class of cached values, which bind the conversion of a function's code to the function.
-      loader: AutoGraph's module that loads generated source.
-    """
-
-    def __init__(self, transpiler: Any, context: Any, factory_class: Any, loader: Any) -> None:
-        self._transpiler = transpiler
-        self._context = context
-        self._factory_class = factory_class
-        self._loader = loader
-        self._code: dict[str, types.CodeType] = {}
-
-    @classmethod
-    def find(cls) -> AutoGraph | None:
-        """Finds AutoGraph in this process's TensorFlow; returns None if it is built otherwise."""
-        try:
-            from tensorflow.python.autograph.core import converter
-            from tensorflow.python.autograph.impl import api
-            from tensorflow.python.autograph.pyct import loader, transpiler
-
-            # The options of tf.data.
-            options = converter.ConversionOptions(recursive=True, user_requested=False, optional_features=None)
-            return cls(api._TRANSPILER, converter.ProgramContext(options), transpiler._PythonFnFactory, loader)
-        except (ImportError, AttributeError, TypeError):
-            return None
-
-    def converts(self, function: types.FunctionType) -> bool:
-        """Converts a function if it is not yet converted, and returns whether that is possible."""
-        before = self._loader.load_source
-        self._loader.load_source = self._load
-        try:
-            self._transpiler.transform(function, self._context)
-        except Exception:  # of many types; the run then handles the function as it would without this
-            return False
-        finally:
-            self._loader.load_source = before
-        return True
-
-    def conversion(self, function: types.FunctionType) -> ConvertedFunction:
-        """Returns the conversion of a function that was converted here."""
-        factory = self._kept(function)[self._transpiler.get_caching_key(self._context)]
-        code = marshal.dumps(self._code[factory.module.__name__])
-        return ConvertedFunction(factory._name, code, factory.source_map)
-
-    def keep(self, function: types.FunctionType, conversion: ConvertedFunction) -> None:
-        """Puts a conversion that was made elsewhere into the cache."""
-        factory = self._factory_class(
-            conversion.name, function.__code__.co_freevars, self._transpiler.get_extra_locals()
-        )
-        factory.module = self._run(marshal.loads(conversion.code))
-        factory.source_map = conversion.source_map
-        [outer] = [value for name, value in vars(factory.module).items() if name.startswith("outer_factory")]
-        factory._unbound_factory = outer()
-        self._kept(function)[self._transpiler.get_caching_key(self._context)] = factory
-
-    def keep_all(self, functions: Sequence[types.FunctionType], conversions: Sequence[ConvertedFunction | None]) -> int:
-        """Puts conversions that were made elsewhere into the cache, and returns their number."""
-        for function, conversion in zip(functions, conversions, strict=True):
-            if conversion is not None:
-                self.keep(function, conversion)
-        return sum(conversion is not None for conversion in conversions)
-
-    def _load(self, source: str, *_: Any, **__: Any) -> tuple[types.ModuleType, str]:
-        """Loads a module as AutoGraph's ``load_source`` does, but without a file."""
-        file = f"__autograph_generated_{os.getpid()}_{secrets.token_hex(4)}.py"  # unique, as conversions are stored
-        return self._run(compile(source, file, "exec", dont_inherit=True)), file
-
-    def _run(self, code: types.CodeType) -> types.ModuleType:
-        module = types.ModuleType(code.co_filename.removesuffix(".py"))
-        module.__file__ = code.co_filename
-        exec(code, vars(module))
-        sys.modules[module.__name__] = module
-        self._code[module.__name__] = code
-        return module
-
-    def _kept(self, function: types.FunctionType) -> Any:
-        return self._transpiler._cache[function]
+        conversions = Conversions(api._TRANSPILER, transpiler._PythonFnFactory, loader)
+    except (ImportError, AttributeError):
+        return False
+    conversions.install()
+    return True
 
 
 @dataclasses.dataclass(frozen=True)
-class ConvertedFunction:
+class KeptConversion:
     """The conversion of a function, for any process with the same function; it can be pickled.
 
     Attributes:
@@ -176,66 +71,83 @@ class ConvertedFunction:
     source_map: Any
 
 
-def functions_of(names: Iterable[str]) -> list[types.FunctionType]:
-    """Finds the functions with these names, in the same order in every process; missing ones are skipped.
+class Conversions:
+    """The conversions that this process holds and those that are kept; AutoGraph has no public interface for them.
 
-    Their closures are empty, as only their code counts.
+    Args:
+      transpiler: AutoGraph's transpiler.
+      factory_class: the class of the conversions that it holds, which bind a function's code to the function.
+      loader: AutoGraph's module that loads generated source.
     """
-    functions = []
-    for name in names:
-        module_name, _, path = name.partition(":")
-        outer, _, inner = path.partition(".<locals>.")
+
+    def __init__(self, transpiler: Any, factory_class: Any, loader: Any) -> None:
+        self._transpiler = transpiler
+        self._held = transpiler._cache
+        self._convert = transpiler.transform_function
+        self._factory_class = factory_class
+        self._loader = loader
+        self._lock = threading.RLock()
+        self._code: dict[str, types.CodeType] = {}
+
+    def install(self) -> None:
+        """Puts this before AutoGraph's own conversion."""
+        if not isinstance(self._convert.__self__, Conversions):  # it is not there yet
+            self._transpiler.transform_function = self.transform
+
+    def transform(self, function: Any, context: Any) -> Any:
+        """Converts a function as AutoGraph does; see its ``transform_function``."""
+        options = self._transpiler.get_caching_key(context)
+        if not self._held.has(function, options) and (place := place_of(function.__code__, options.as_tuple())):
+            with self._lock, socket.socket(socket.AF_UNIX) as sign:
+                end = time.monotonic() + _CONVERTING_SECONDS
+                while (kept := load(place)) is None and not is_first(sign, place.name) and time.monotonic() < end:
+                    time.sleep(_LOOK_SECONDS)
+                if kept := kept or load(place):  # another process may have made it in the meantime
+                    self._hold(function, options, kept)
+                else:
+                    return self._convert_and_keep(function, context, options, place)
+        return self._convert(function, context)
+
+    def _convert_and_keep(self, function: Any, context: Any, options: Any, place: Path) -> Any:
+        before = self._loader.load_source
+        self._loader.load_source = self._load_source
         try:
-            module = importlib.import_module(module_name)
-            code = inspect.unwrap(operator.attrgetter(outer)(module)).__code__
-        except (ImportError, AttributeError):
-            continue
-        codes = [c for c in code.co_consts if isinstance(c, types.CodeType) and c.co_name == inner] if inner else [code]
-        for each in codes:
-            closure = tuple(types.CellType(None) for _ in each.co_freevars)
-            functions.append(types.FunctionType(each, vars(module), each.co_name, None, closure))
-    return functions
+            made = self._convert(function, context)
+        finally:
+            self._loader.load_source = before
+        factory = self._held[function][options]
+        code = marshal.dumps(self._code.pop(factory.module.__name__))
+        store(place, KeptConversion(factory._name, code, factory.source_map))
+        return made
+
+    def _hold(self, function: Any, options: Any, kept: KeptConversion) -> None:
+        """Lets AutoGraph find a conversion that was made elsewhere."""
+        factory = self._factory_class(kept.name, function.__code__.co_freevars, self._transpiler.get_extra_locals())
+        factory.module = _module_of(marshal.loads(kept.code))
+        factory.source_map = kept.source_map
+        [outer] = [value for name, value in vars(factory.module).items() if name.startswith("outer_factory")]
+        factory._unbound_factory = outer()
+        self._held[function][options] = factory
+
+    def _load_source(self, source: str, *_: Any, **__: Any) -> tuple[types.ModuleType, str]:
+        """Loads a module as AutoGraph's ``load_source`` does, but without a file."""
+        file = f"__autograph_generated_{os.getpid()}_{secrets.token_hex(4)}.py"  # unique, as conversions are kept
+        code = compile(source, file, "exec", dont_inherit=True)
+        module = _module_of(code)
+        self._code[module.__name__] = code
+        return module, file
 
 
-def convert_or_load(names: Iterable[str]) -> int:
-    """Gives AutoGraph the conversions of functions: stored ones, or else new ones, which it then stores.
-
-    Args:
-      names: the functions' names, in the form that :func:`~t5x_harness.upstream.autograph.convert` takes.
-
-    Returns:
-      The number of converted functions; 0 with a TensorFlow whose AutoGraph is built otherwise.
-    """
-    functions, autograph = functions_of(names), AutoGraph.find()
-    if autograph is None or not functions:
-        return 0
-    if (stored := load(functions)) is not None:
-        return autograph.keep_all(functions, stored)
-    made = [autograph.conversion(function) if autograph.converts(function) else None for function in functions]
-    store(functions, made)
-    return sum(conversion is not None for conversion in made)
+def _module_of(code: types.CodeType) -> types.ModuleType:
+    module = types.ModuleType(code.co_filename.removesuffix(".py"))
+    module.__file__ = code.co_filename
+    exec(code, vars(module))
+    sys.modules[module.__name__] = module
+    return module
 
 
-def adopt(_seqio: types.ModuleType) -> None:
-    """Gives AutoGraph the stored conversions of SeqIO's functions, if any, once SeqIO is imported."""
-    functions = functions_of(SEQIO_FUNCTIONS)
-    conversions, autograph = load(functions), AutoGraph.find()
-    if conversions and autograph:
-        autograph.keep_all(functions, conversions)
-
-
-def load(functions: Sequence[types.FunctionType]) -> list[ConvertedFunction | None] | None:
-    """Loads the conversions of functions; a function that cannot be converted has None in the list.
-
-    Args:
-      functions: all functions that were stored together, in the same order.
-
-    Returns:
-      The conversions; None if none are stored.
-    """
-    place = _place(functions)
-    if place is None:
-        return None
+def load(place: Path) -> KeptConversion | None:
+    """Loads a conversion; returns None if there is none, or none that can be used."""
     try:
         with place.open("rb") as file:
             # In any format, conversions are code, so anyone who can write the file can run any code here.
@@ -244,40 +156,55 @@ def load(functions: Sequence[types.FunctionType]) -> list[ConvertedFunction | No
             found = pickle.load(file)
     except Exception:  # the file does not exist or is damaged, and pickle does not document its exceptions
         return None
-    return found if isinstance(found, list) and len(found) == len(functions) else None
+    return found if isinstance(found, KeptConversion) else None
 
 
-def store(functions: Sequence[types.FunctionType], conversions: Sequence[ConvertedFunction | None]) -> None:
-    """Stores the conversions of functions, if the compile cache has a place for them."""
-    place = _place(functions)
-    if place is None:
-        return
-    with contextlib.suppress(OSError):  # the next session converts them again
+def store(place: Path, conversion: KeptConversion) -> None:
+    """Stores a conversion."""
+    with contextlib.suppress(OSError):  # the next process converts it again
         descriptor, name = tempfile.mkstemp(dir=place.parent, suffix="-cache")  # is trimmed as if it were an entry
         try:
             with os.fdopen(descriptor, "wb") as file:
-                pickle.dump(list(conversions), file)
+                pickle.dump(conversion, file)
             os.replace(name, place)
         except OSError:  # the disk is full
             os.unlink(name)
 
 
-def _place(functions: Sequence[types.FunctionType]) -> Path | None:
-    """Returns the file in the harness's own compile cache, which trims it along with its other entries.
+def place_of(code: types.CodeType, options: tuple[Any, ...]) -> Path | None:
+    """Returns the file of a function's conversion in the harness's own compile cache, which trims it like an entry.
+
+    Args:
+      code: the function's code.
+      options: the options of the conversion.
 
     Returns:
-      None if JAX uses another cache, or if other users may write to it.
+      None if JAX uses another cache, if other users may write to it, or if the function is not in a file.
     """
-    folder = Path(os.environ.get("JAX_COMPILATION_CACHE_DIR", ""))
-    if folder.parent.name != FOLDER or not folder.is_dir() or foreign_folder(folder.resolve()):
+    folder = os.environ.get("JAX_COMPILATION_CACHE_DIR", "")
+    if not folder or not _is_own(folder):
         return None
     try:
-        import tensorflow
-        from tensorflow.python.autograph.pyct import transpiler
-    except ImportError:
+        state = os.stat(code.co_filename)
+    except OSError:
         return None
-    files = sorted({function.__code__.co_filename for function in functions} | {transpiler.__file__})
-    states = [(file, os.stat(file).st_mtime_ns, os.stat(file).st_size) for file in files if os.path.exists(file)]
-    names = [(f.__module__, f.__qualname__, f.__code__.co_firstlineno) for f in functions]
-    facts = repr((1, sys.version, tensorflow.__version__, states, names))
-    return folder / f"autograph-{hashlib.sha256(facts.encode()).hexdigest()}-cache"
+    # Lambdas of one line differ in their columns.
+    function = (code.co_filename, state.st_mtime_ns, state.st_size, code.co_qualname, tuple(code.co_positions()))
+    facts = repr((2, sys.version, _autograph(), function, code.co_freevars, options))
+    return Path(folder, f"autograph-{hashlib.sha256(facts.encode()).hexdigest()}-cache")
+
+
+def _is_own(folder: str) -> bool:
+    """Returns whether a folder is a cache of the harness that only this user can change."""
+    path = Path(folder)
+    return path.parent.name == FOLDER and path.is_dir() and not foreign_folder(path.resolve())
+
+
+@functools.cache
+def _autograph() -> tuple[Any, ...]:
+    """Returns what distinguishes AutoGraphs."""
+    import tensorflow
+    from tensorflow.python.autograph.pyct import transpiler
+
+    state = os.stat(transpiler.__file__)
+    return tensorflow.__version__, state.st_mtime_ns, state.st_size

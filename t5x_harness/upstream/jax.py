@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import functools
 import os
 import socket
@@ -16,6 +15,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from t5x_harness.system.after_import import after_import
+from t5x_harness.system.first_process import is_first
 
 if TYPE_CHECKING:
     from t5x_harness.slices.pod import Pod
@@ -68,11 +68,12 @@ def _await_others(compiler: ModuleType) -> None:
     @functools.wraps(compile_)
     def read_or_compile(backend: Any, computation: Any, devices: Any, options: Any, *rest: Any) -> Any:
         *_, name, key = rest
+        digest = key.rpartition("-")[2]  # such a name is short
         index = compiler.distributed.global_state.process_id
         leads = not index or all(device.process_index == index for device in devices)
         end = time.monotonic() + _COMPILING_SECONDS
         with socket.socket(socket.AF_UNIX) as sign:
-            while not (is_mine := leads and _is_first(sign, key)) and time.monotonic() < end:
+            while not (is_mine := leads and is_first(sign, digest)) and time.monotonic() < end:
                 time.sleep(_LOOK_SECONDS)
                 if (found := read(name, key, options, backend, devices)[0]) is not None:
                     return found
@@ -81,16 +82,6 @@ def _await_others(compiler: ModuleType) -> None:
             return compile_(backend, computation, devices, options, *rest)
 
     compiler.__dict__["_compile_and_write_cache"] = read_or_compile
-
-
-def _is_first(sign: socket.socket, program: str) -> bool:
-    """Returns whether no other process compiles a program; says to them that this one does, until ``sign`` closes."""
-    digest = program.rpartition("-")[2]  # such a name is short
-    try:
-        sign.bind(f"\0t5x-harness-compiles-{os.getuid()}-{digest}")
-    except OSError as error:
-        return error.errno != errno.EADDRINUSE  # where there are no such names, each process compiles for itself
-    return True
 
 
 def is_traceback_carrier(error: BaseException) -> bool:

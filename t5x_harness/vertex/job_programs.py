@@ -66,12 +66,6 @@ class T5XPrograms(Programs):
 
         return job_rules()
 
-    def prepare(self) -> None:
-        """Loads AutoGraph's conversions of SeqIO's functions, which TensorFlow caches by the functions' code."""
-        from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, convert_or_load
-
-        convert_or_load(SEQIO_FUNCTIONS)
-
     def entry_point(self, image: str) -> Sequence[str]:
         """Returns ``python -m t5x.main`` for an image with t5x in its own name, not just in the name of its project."""
         return ("python", "-m", self.module) if fnmatch.fnmatchcase(image.rpartition("/")[2], _IMAGES) else ()

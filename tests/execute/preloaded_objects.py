@@ -1,4 +1,4 @@
-"""A run that reports its imports and conversions after the fork."""
+"""A run that reports its imports after the fork."""
 
 import gc
 import sys
@@ -7,7 +7,6 @@ from typing import Any
 
 import seqio
 import tensorflow as tf
-from tensorflow.python.autograph.impl import api
 
 from t5x_harness.execute.preload import LATER
 from t5x_harness.execute.process import open_run
@@ -16,11 +15,10 @@ LENGTHS = {"inputs": 32, "targets": 16}
 
 
 class Watched:
-    """A run between two looks at this process's modules and conversions."""
+    """A run between two looks at this process's modules."""
 
     def __init__(self, argument: Mapping[str, Any], progress: Callable[[dict[str, Any]], None]) -> None:
         self._modules = set(sys.modules)
-        self._converted = _converted()
         self._run = open_run(argument, progress)
 
     def resolve_and_plan(self) -> list[str]:
@@ -39,15 +37,7 @@ class Watched:
         """Returns the settings for a process that traces much and runs little."""
         return {"optimizer": tf.config.optimizer.get_experimental_options(), "garbage": gc.get_threshold()[0]}
 
-    def new(self) -> dict[str, list[str]]:
-        """Returns the harness's stages and rules, late imports, and SeqIO's functions since the first look."""
+    def new(self) -> list[str]:
+        """Returns the harness's stages and rules, and late imports, since the first look."""
         rooms = ("t5x_harness.execute.", "t5x_harness.plan.rules.", "t5x_harness.resolve.rules.", *LATER)
-        return {
-            "modules": sorted(name for name in set(sys.modules) - self._modules if name.startswith(rooms)),
-            "functions": sorted(_converted() - self._converted),
-        }
-
-
-def _converted() -> set[str]:
-    found = api._TRANSPILER._cache._cache
-    return {f"{code.co_name}:{code.co_firstlineno}" for code in list(found) if "/seqio/" in code.co_filename}
+        return sorted(name for name in set(sys.modules) - self._modules if name.startswith(rooms))

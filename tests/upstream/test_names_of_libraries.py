@@ -18,7 +18,7 @@ seqio = pytest.importorskip("seqio")
 import tensorflow as tf  # noqa: E402
 
 from t5x_harness.upstream import seqio as upstream  # noqa: E402
-from t5x_harness.upstream.autograph import SEQIO_FUNCTIONS, AutoGraph, functions_of  # noqa: E402
+from t5x_harness.upstream.autograph import keep_conversions  # noqa: E402
 
 P = ParamSpec("P")
 
@@ -51,13 +51,11 @@ def double(number: Any) -> Any:
 
 
 @canary("tensorflow")
-def test_autograph_s_conversions_can_be_kept() -> None:
-    autograph = AutoGraph.find()
-    assert autograph is not None
-    assert autograph.converts(double)
-    conversion = autograph.conversion(double)
-    assert conversion.name.endswith("double")
-    autograph.keep(double, conversion)
+def test_autograph_s_conversions_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensorflow.python.autograph.impl import api
+
+    monkeypatch.setattr(api, "_TRANSPILER", api.PyToTF())
+    assert keep_conversions()
     assert list(tf.data.Dataset.range(3).map(double).as_numpy_iterator()) == [0, 1, 4]
 
 
@@ -347,11 +345,6 @@ def test_registrations_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     upstream.watch_registrations(on_register)
     seqio.TaskRegistry.add("canary", source(), FEATURES)
     assert seen == [("canary", True)]
-
-
-@canary("seqio")
-def test_every_function_is_there_whose_conversion_is_kept() -> None:
-    assert [name for name in SEQIO_FUNCTIONS if not functions_of([name])] == []
 
 
 @canary("seqio")

@@ -105,9 +105,6 @@ class Programs:
     libraries: Sequence[str] = ()
     """The libraries that such an interpreter imports while it waits."""
 
-    def prepare(self) -> None:
-        """Prepares an interpreter that stands by, once it has imported the libraries."""
-
     def spec_rules(self) -> Sequence[SpecRule]:
         """Returns rules for the specs of jobs, in addition to the service's rules."""
         return ()

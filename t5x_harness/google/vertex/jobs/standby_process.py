@@ -34,8 +34,6 @@ def await_task() -> str:
         sys.path.pop(0)  # the job does not import from the folder in which this process waits
     programs = find_programs(sys.argv[2])
     unimportable = not all(_imported(name) for name in programs.libraries)
-    if not unimportable:
-        programs.prepare()
     with orders, orders.makefile() as lines:
         line = lines.readline()
     if not line.endswith("\n"):
