@@ -6,7 +6,8 @@ Each round measures one figure after another, so that a machine whose speed drif
 
 cold      `pytest -m smoke` on one config, with an empty compile cache
 further   the time that each config after the first adds to such a call: the difference between several and one
-resumed   the cold call with the stage resume, which trains twice more, in processes that are killed and restarted
+resumed   the cold call with the stage resume, which trains twice more, in processes that are killed and restarted;
+          "resumed, warm" is the same as the next figure
 warm      the cold call again, with the compile cache that it filled
 kept      the same in a shell of `t5x-harness warm`, which has already imported T5X
 processes `python -m t5x.train`, then `t5x.eval`, then `t5x.infer` on one config at the sizes that smoke shrinks it to,
@@ -133,6 +134,7 @@ def measure() -> dict[str, float]:
         many = smoke([FIRST, *FURTHER], folder / "cache-many")
         resumed = smoke([FIRST], folder / "cache-resumed", None, "--t5x-resume")
         warm = smoke([FIRST], folder / "cache-one")
+        warm_resumed = smoke([FIRST], folder / "cache-resumed", None, "--t5x-resume")
         with kept_worker(folder / "cache-one", folder) as variables:
             kept = smoke([FIRST], folder / "cache-one", variables)
         three = processes(folder / "work")
@@ -144,6 +146,7 @@ def measure() -> dict[str, float]:
         "kept": kept,
         "processes": three,
         "resumed / cold": resumed / one,
+        "resumed, warm / warm": warm_resumed / warm,
         "cold / processes": one / three,
         "further / processes": (many - one) / len(FURTHER) / three,
         "plugin import (ms)": plugin_milliseconds(),
