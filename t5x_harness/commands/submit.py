@@ -336,7 +336,7 @@ def _passes_checks(args: argparse.Namespace, jobs: Sequence[T5XJob], output: Sub
     aot, why = aot_mode(given["tpu_aot"], full_size=True)
     if why:
         output.note(f"not checked: whether the programs fit: {why}")
-    results = plan_specs(specs, aot)
+    results = plan_specs(specs, aot, keep=not args.no_keep)
     passed = output.checks(results)
     for job, result in zip(plannable, results, strict=True):
         for file in unstaged_files(job.closure, result):

@@ -379,16 +379,17 @@ def run_specs(
             on_imports(imports)
 
 
-def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None) -> list[RunResult]:
+def plan_specs(specs: Sequence[RunSpec], aot: AotMode | None = None, *, keep: bool = True) -> list[RunResult]:
     """Runs the stages of configs that execute nothing, as before sending jobs; only the worker may stay.
 
     Args:
       specs: the specs of the runs, with modes; golden plans are ignored.
       aot: how their programs are compiled for the slice; None for not at all.
+      keep: whether the worker stays for later sessions, unless the environment forbids it.
     """
     planned = [
         spec.with_settings(plan_golden=None, plan_golden_update=False, until=Stage.AOT, aot=aot, hosts=Hosts.ONE)
         for spec in specs
     ]
     with own_folder("t5x-harness-plan-") as folder:
-        return list(run_specs(planned, folder.path, timeout=STAGE_SECONDS))
+        return list(run_specs(planned, folder.path, timeout=STAGE_SECONDS, keep=keep))

@@ -67,7 +67,7 @@ class SessionOptions:
         "end the process that has imported T5X with this call, instead of leaving it for the next ones for 15 minutes; "
         "T5X_HARNESS_KEEP=0 in the environment, or CI, does the same",
         pytest=True,
-        commands=(*RUNNING, "fit"),
+        commands=(*RUNNING, "fit", *_SUBMIT),
         group="the process that runs it",
     )
     network: str = option(

@@ -54,6 +54,11 @@ def unfit(text: str, *, has_lines: bool = False) -> str:
 _ON, _OFF = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
 
 
+def is_off(text: str) -> bool:
+    """Returns whether a text means off, as an empty one does."""
+    return not text or text.lower() in _OFF
+
+
 def is_on(text: str) -> bool:
     """Returns whether a text means on; an empty text means off.
 
@@ -62,6 +67,6 @@ def is_on(text: str) -> bool:
     """
     if text.lower() in _ON:
         return True
-    if not text or text.lower() in _OFF:
+    if is_off(text):
         return False
     raise ValueError(f"must be 1 or 0 (or on, off, true, false, yes, no), not {text!r}")

@@ -12,10 +12,12 @@ import os
 import secrets
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from t5x_harness.system.own_folders import foreign_folder
+from t5x_harness.system.texts import is_off, is_on
 from t5x_harness.variables import KEEP_VARIABLE
 from t5x_harness.version import ORIGIN
 from t5x_harness.workers import framing
@@ -25,13 +27,21 @@ KEEP_SECONDS = 15 * 60.0
 """How long a worker waits for the next session."""
 
 _ANSWER_SECONDS = 5.0
-_OFF = ("0", "off", "false", "no")
 
 
 def keeps(environment: Mapping[str, str]) -> bool:
-    """Returns whether sessions leave their workers: not in CI, whose machines nobody comes back to."""
-    chosen = environment.get(KEEP_VARIABLE, "").lower()
-    return chosen not in _OFF if chosen else environment.get("CI", "").lower() in ("", *_OFF)
+    """Returns whether sessions leave their workers: not in CI, whose machines nobody comes back to.
+
+    If the user's choice cannot be understood, they leave none, and a warning says so.
+    """
+    chosen = environment.get(KEEP_VARIABLE, "")
+    if not chosen:
+        return is_off(environment.get("CI", ""))
+    try:
+        return is_on(chosen)
+    except ValueError as error:
+        warnings.warn(f"{KEEP_VARIABLE} {error}; the process that has imported T5X ends with this call", stacklevel=2)
+        return False
 
 
 def _root() -> Path:

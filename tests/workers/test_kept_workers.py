@@ -267,6 +267,15 @@ def test_nothing_stays_in_ci_or_where_the_user_does_not_want_it(variables: dict[
     assert (KeptPlace.find(variables, "the T5X") is not None) is expected
 
 
+def test_a_choice_that_cannot_be_understood_leaves_nothing_and_is_said() -> None:
+    with pytest.warns(UserWarning, match="T5X_HARNESS_KEEP") as warned:
+        assert KeptPlace.find({"T5X_HARNESS_KEEP": "15m"}, "the T5X") is None
+    assert [str(each.message) for each in warned] == [
+        "T5X_HARNESS_KEEP must be 1 or 0 (or on, off, true, false, yes, no), not '15m'; the process that has imported "
+        "T5X ends with this call"
+    ]
+
+
 def test_nothing_is_left_where_others_could_change_it(
     place: KeptPlace, session: Session, temporary: Path, tmp_path: Path, assert_gone: AssertGone
 ) -> None:
