@@ -4,6 +4,7 @@ The sum is the wall time, whatever the thread does: nothing has to be wrapped, a
 other. Time in which the thread could run but no core was free is read from the kernel, and counted by itself.
 """
 
+import concurrent.futures.thread
 import contextlib
 import os
 import queue
@@ -22,7 +23,7 @@ SAMPLING = "t5x-harness-timings"
 """The name of the thread that looks at the other one."""
 
 _PERIOD_SECONDS = 0.01
-_WAITING_FILES = frozenset({threading.__file__, queue.__file__, selectors.__file__})
+_WAITING_FILES = frozenset(module.__file__ for module in (threading, queue, selectors, concurrent.futures.thread))
 """The files of the functions in which idle threads are."""
 
 

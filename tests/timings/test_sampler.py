@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import FrameType
 
 import pytest
@@ -55,6 +56,19 @@ def test_what_another_thread_does_counts_while_it_is_waited_for() -> None:
         thread.start()
         thread.join()
     assert sampler.seconds["first"] >= 0.2
+
+
+def test_an_idle_worker_of_a_pool_is_not_what_is_waited_for() -> None:
+    def second(released: threading.Event) -> None:
+        released.wait()
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(int).result()
+        released = threading.Event()
+        threading.Timer(0.3, released.set).start()
+        with Sampler(named) as sampler:
+            second(released)
+    assert sampler.seconds["second"] >= 0.2
 
 
 def test_a_thread_that_waits_for_a_core_is_seen_to_wait(request: pytest.FixtureRequest) -> None:
