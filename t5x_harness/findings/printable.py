@@ -2,6 +2,8 @@
 
 import dataclasses
 import enum
+import functools
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -95,14 +97,21 @@ def _cleaned(value: Any, clean: Callable[[str, bool], str], key: str = "", name:
         return clean(masked_binding(name if key in _BOUND_TEXT else key, value), key in _ONE_LINE)
     if isinstance(value, (tuple, list)):
         cleaned = [_cleaned(item, clean, key, name) for item in value]
-        return cleaned if isinstance(value, list) else tuple(cleaned)
+        if isinstance(value, list):
+            return cleaned
+        return value if all(map(operator.is_, cleaned, value)) else tuple(cleaned)
     if isinstance(value, Mapping):
         return {_cleaned(k, clean): part for k, part in _parts(value, clean, name).items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        fields = {field: getattr(value, field) for field in _fields(type(value))}
         parts = _parts(fields, clean, name)
         return value if parts == fields else dataclasses.replace(value, **parts)
     return value
+
+
+@functools.cache
+def _fields(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
 def _parts(fields: Mapping[Any, Any], clean: Callable[[str, bool], str], outer: str) -> dict[Any, Any]:

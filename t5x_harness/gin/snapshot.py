@@ -64,6 +64,7 @@ class Snapshot:
         self.finder = finder
         self._sources = SourceFinder(finder)
         self._doubts: dict[str, str | None] = {}
+        self._found: dict[str, Configurable | None] = {}
 
     def module_of(self, name: str) -> str | None:
         """Returns the known module that a full name belongs to: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
@@ -74,6 +75,11 @@ class Snapshot:
     def find(self, name: str) -> Configurable | None:
         """Looks up a full name; ``__main__`` means T5X's binaries."""
         name = canonical(BINARIES.get(name, name))
+        if name not in self._found:
+            self._found[name] = self._search(name)
+        return self._found[name]
+
+    def _search(self, name: str) -> Configurable | None:
         module = self.module_of(name)
         if module is None or module == BUILTINS:
             return None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from t5x_harness.buckets.addresses import bucket_and_name
 from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding
@@ -14,6 +15,8 @@ from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.gin.values import Reference
 from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import Location, Mode, StandInPolicy
+
+Value = TypeVar("Value")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +32,14 @@ class Context:
     program: GinProgram
     snapshot: Snapshot
     slice: Slice | None = None
+    _remembered: dict[Callable[[Context], Any], Any] = dataclasses.field(default_factory=dict, repr=False)
+
+    def remembered(self, find: Callable[[Context], Value]) -> Value:
+        """Returns what a function finds in this config, which several rules look at, and calls it once."""
+        if find not in self._remembered:
+            self._remembered[find] = find(self)
+        found: Value = self._remembered[find]
+        return found
 
     def in_t5x(self, location: Location) -> bool:
         """Returns whether a place is in one of T5X's own files, which users do not fix unless they named the file."""

@@ -152,10 +152,13 @@ def on_own_lines(findings: Iterable[Finding], program: GinProgram) -> tuple[Find
       findings: findings of any stage; the message of a moved one names the place in the library, as an include does.
       program: the gin files of the run.
     """
+    found = tuple(findings)
+    if not found:
+        return ()
     names = {
         file: name for file in program.texts if program.is_foreign(file) and (name := program.name_of(file)) != file
     }
-    return tuple(_moved(_renamed(finding, names), program) for finding in findings)
+    return tuple(_moved(_renamed(finding, names), program) for finding in found)
 
 
 def own_line(place: Location, program: GinProgram) -> Location | None:
@@ -172,6 +175,8 @@ def _renamed(finding: Finding, names: Mapping[str, str]) -> Finding:
     message, fix = finding.message, finding.fix or ""
     for file, name in names.items():
         message, fix = message.replace(file, name), fix.replace(file, name)
+    if (message, fix or None) == (finding.message, finding.fix):
+        return finding
     return dataclasses.replace(finding, message=message, fix=fix or None)
 
 

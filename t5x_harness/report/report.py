@@ -7,6 +7,8 @@ innermost include statement, or else the beginning of the config that is run. It
 
 import dataclasses
 import os
+from collections import Counter
+from functools import cached_property
 from pathlib import Path
 
 from t5x_harness.findings.printable import printable
@@ -31,7 +33,7 @@ class RunRow:
         """The seconds that the caller waited for it; the stages' own time if that was not measured."""
         return self.result.seconds or sum(stage.seconds for stage in self.result.stages)
 
-    @property
+    @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """The findings of all stages, each once."""
         return tuple(dict.fromkeys(f for stage in self.result.stages for f in stage.findings))
@@ -73,22 +75,22 @@ class Report:
     imports: Imports = NOTHING_IMPORTED
     start_seconds: float = 0.0
 
-    @property
+    @cached_property
     def rows(self) -> tuple[RunRow, ...]:
         """The runs with unique names."""
+        own = [result.spec.name for result in self.results]
         origins = self.origins or tuple(next(reversed(r.spec.gin_files), r.spec.name) for r in self.results)
         by_name: dict[str, set[str]] = {}
-        for result, origin in zip(self.results, origins, strict=True):
-            by_name.setdefault(result.spec.name, set()).add(origin)
-        names = [
-            origin if len(by_name[result.spec.name]) > 1 else result.spec.name
-            for result, origin in zip(self.results, origins, strict=True)
-        ]
-        shown = (
-            f"{name} ({names[: index + 1].count(name)})" if names.count(name) > 1 else name
-            for index, name in enumerate(names)
-        )
-        return tuple(RunRow(printable(name), result) for name, result in zip(shown, self.results, strict=True))
+        for name, origin in zip(own, origins, strict=True):
+            by_name.setdefault(name, set()).add(origin)
+        names = [origin if len(by_name[name]) > 1 else name for name, origin in zip(own, origins, strict=True)]
+        total, so_far = Counter(names), Counter[str]()
+        rows = []
+        for name, result in zip(names, self.results, strict=True):
+            so_far[name] += 1
+            shown = f"{name} ({so_far[name]})" if total[name] > 1 else name
+            rows.append(RunRow(printable(shown), result))
+        return tuple(rows)
 
     @property
     def waited(self) -> float:

@@ -3,6 +3,7 @@
 Only text that is printed or kept in a report is masked. A job and its programs get the real values.
 """
 
+import functools
 import re
 
 MASK = "***"
@@ -74,6 +75,7 @@ def masked(name: str, value: str) -> str:
     return MASK if value and (re.search(_VARIABLE, name) or mask_text(value) != value) else value
 
 
+@functools.lru_cache(maxsize=4096)  # the values of runs with the same includes are the same
 def masked_binding(name: str, value: str) -> str:
     """Returns the text of a bound value with its secrets masked.
 

@@ -73,7 +73,7 @@ def stale_comment(context: Context) -> Iterator[Found]:
     for statement in context.program.final.values():
         if not isinstance(statement.value, int) or isinstance(statement.value, bool):
             continue
-        text = statement_at(context.program, statement.location)
+        text = statement_at(context.program, statement.location) if _may_have_comment(context, statement) else None
         comments = [token.string for token in text.tokens if token.type == tokenize.COMMENT] if text is not None else []
         if len(comments) != 1:
             continue
@@ -91,6 +91,13 @@ def stale_comment(context: Context) -> Iterator[Found]:
                 statement,
                 f"write {statement} = None, or remove the comment",
             )
+
+
+def _may_have_comment(context: Context, statement: Binding | MacroBinding) -> bool:
+    """Returns whether the line of a number has a comment, or goes on in the next line."""
+    at = statement.location
+    line = "".join(context.program.own_lines.get(at.file, ())[max(at.line - 1, 0) : at.line])
+    return any(sign in line for sign in "#(\\")
 
 
 def _result(comment: str, *, of_steps: bool) -> int | None:

@@ -177,10 +177,13 @@ def beaten_by_scope(context: Context) -> Iterator[Found]:
     """Finds each final binding that no use of its configurable reads."""
     program = context.program
     order = {id(statement): index for index, statement in enumerate(program.statements)}
+    opened: dict[str | None, set[str]] = {}
+    for reference, _ in program.uses():
+        opened.setdefault(reference.target, set()).add(reference.scope)
     for binding in program.final_bindings:
-        scopes = {r.scope for r, _ in program.uses(binding.target)}
+        scopes = opened.get(binding.target, set())
         # A call in a deeper scope takes this scope's bindings, and more specific ones.
-        if not scopes or not all(s != binding.scope and binding.scope in scope_chain(s) for s in scopes):
+        if not scopes or binding.scope in scopes or not all(binding.scope in scope_chain(s) for s in scopes):
             continue  # used in a scope where this binding counts, in an unknown scope, or not at all
         winners = [program.lookup(binding.target, binding.param, scope) for scope in sorted(scopes)]
         if any(w is None or w is binding for w in winners):
@@ -224,6 +227,8 @@ def nested_scope(context: Context) -> Iterator[Found]:
         parts = reference.scope.split("/")
         named = {"/".join(parts[i:j]) for i in range(1, len(parts)) for j in range(i + 1, len(parts) + 1)}
         inner = named - set(scope_chain(reference.scope))
+        if not inner:
+            continue
         lost = [
             binding
             for binding in context.program.final_bindings

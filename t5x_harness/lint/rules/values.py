@@ -63,23 +63,33 @@ def unfit_values(context: Context, *kinds: Kind, code: str = "") -> Iterator[Unf
       code: the rule that the parameter's table names for texts; empty for those that have none, and other values.
     """
     seen: set[tuple[str, str, str]] = set()
+    for unfit in context.remembered(_all_unfit):
+        misfit, key = unfit.misfit, unfit.given.key
+        if key in seen or (kinds and misfit.kind not in kinds):
+            continue
+        if code == (unfit.parameter.code if isinstance(misfit.value, str) else ""):
+            seen.add(key)
+            yield unfit
+
+
+def _all_unfit(context: Context) -> list[Unfit]:
+    """Returns a statement for each parameter whose value is outside its domain."""
+    found = []
     program = context.program
     for binding in program.final_bindings:
         parameter = _parameter(context, binding)
-        given = program.resolve(binding)
-        if parameter is None or given.key in seen:
+        if parameter is None:
             continue
 
         def sibling(name: str, binding: Binding = binding) -> Any:
             other = program.lookup(binding.target, name, binding.scope)
             return program.resolve(other).value if other is not None else UNKNOWN
 
+        given = program.resolve(binding)
         misfit = parameter.domain.misfit(given.value, sibling)
-        if misfit is None or (kinds and misfit.kind not in kinds):
-            continue
-        if code == (parameter.code if isinstance(misfit.value, str) else ""):
-            seen.add(given.key)
-            yield Unfit(binding, given, parameter, misfit)
+        if misfit is not None:
+            found.append(Unfit(binding, given, parameter, misfit))
+    return found
 
 
 def _parameter(context: Context, binding: Binding) -> Parameter | None:
