@@ -1,5 +1,7 @@
 """The arguments that commands share, in T5X's style, and the runs that they describe."""
 
+from __future__ import annotations
+
 import argparse
 import dataclasses
 import importlib.util
@@ -7,6 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from t5x_harness.findings.printable import printable
 from t5x_harness.settings.command_line import add_to_command, configuration_of
@@ -17,6 +20,9 @@ from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec
 from t5x_harness.system.secrets import masked
 from t5x_harness.vertex.container import STRATEGIES
+
+if TYPE_CHECKING:
+    from t5x_harness.gin.reading import ConfigReader
 
 FINE, FOUND, USAGE, INTERRUPTED = 0, 1, 2, 130
 """The exit statuses: all is well; something was found or failed; the usage is wrong; interrupted by Ctrl-C."""
@@ -180,12 +186,13 @@ def require_google_sdk() -> None:
         raise UsageError("jobs need google-cloud-aiplatform, not installed here: pip install 't5x-harness[vertex]'")
 
 
-def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
+def specs_of(arguments: argparse.Namespace, cwd: Path, reader: ConfigReader | None = None) -> tuple[RunSpec, ...]:
     """Returns the runs that parsed arguments describe.
 
     Args:
       arguments: the arguments, parsed by a parser of :func:`add_run_arguments`.
       cwd: the working directory, from which relative paths start.
+      reader: reads the configs in folders; None for a reader that is used only here.
 
     Raises:
       UsageError: there is nothing to run, or the arguments contradict each other.
@@ -199,7 +206,7 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
     named = arguments.files or arguments.gin_file
     try:
         configuration = configuration_of(vars(arguments), project, os.environ, cwd, cwd if named else project.root)
-        specs = tuple(_specs(configuration, arguments))
+        specs = tuple(_specs(configuration, arguments, reader))
         configuration.check_goldens(specs)
     except SettingsError as error:
         raise UsageError(str(error)) from None
@@ -211,21 +218,27 @@ def specs_of(arguments: argparse.Namespace, cwd: Path) -> tuple[RunSpec, ...]:
     return specs
 
 
-def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
+def checked_specs(arguments: argparse.Namespace, reader: ConfigReader | None = None) -> tuple[RunSpec, ...]:
     """Returns the runs, after checking for everything that would make it pointless to start them.
+
+    Args:
+      arguments: see :func:`specs_of`.
+      reader: reads the configs; None for a reader that is used only here.
 
     Raises:
       UsageError: there is nothing to run, a file is missing, or there is no such runtime.
       ModelDirError: a run cannot have the folder that it requests.
       ProjectError: pyproject.toml has a mistake in it.
     """
+    from t5x_harness.gin.reading import ConfigReader
     from t5x_harness.lint.stage import missing_gin_files
     from t5x_harness.runs.model_dirs import ensure_model_dirs
     from t5x_harness.runtime.choice import RuntimeChoiceError
 
+    reader = reader or ConfigReader()
     try:
-        specs = specs_of(arguments, Path.cwd())
-        if missing := [each for spec in specs for each in missing_gin_files(spec)]:
+        specs = specs_of(arguments, Path.cwd(), reader)
+        if missing := [each for spec in specs for each in missing_gin_files(reader.program_of(spec))]:
             raise UsageError(missing[0])
         data = getattr(arguments, "tfds_data_dir", None)  # lint has none
         if data and "://" not in data and not os.path.isdir(data):
@@ -241,11 +254,13 @@ def checked_specs(arguments: argparse.Namespace) -> tuple[RunSpec, ...]:
     return specs
 
 
-def _specs(configuration: Configuration, arguments: argparse.Namespace) -> Iterator[RunSpec]:
+def _specs(
+    configuration: Configuration, arguments: argparse.Namespace, reader: ConfigReader | None
+) -> Iterator[RunSpec]:
     if arguments.gin_file:
         runs = [(Path(arguments.gin_file[-1]).stem, configuration.spec(arguments.gin_file))]
     elif arguments.files:
-        files = _expanded(configuration, arguments.files)
+        files = _expanded(configuration, arguments.files, reader)
         runs = [(Path(file).stem, configuration.spec([file])) for file in files]
     else:
         runs = [*_of_project(configuration)]
@@ -254,15 +269,15 @@ def _specs(configuration: Configuration, arguments: argparse.Namespace) -> Itera
         yield configuration.with_golden(spec, name) if keeps_plans else spec
 
 
-def _expanded(configuration: Configuration, names: Iterable[str]) -> Iterator[str]:
+def _expanded(configuration: Configuration, names: Iterable[str], reader: ConfigReader | None) -> Iterator[str]:
     """Yields the files that the user named, with each folder replaced by the run configs below it.
 
     Prints the names of files that are left out.
     """
-    from t5x_harness.gin.reading import program_of
+    from t5x_harness.gin.reading import ConfigReader
     from t5x_harness.lint.classify import FileKind, classify_program
 
-    cwd = configuration.cwd
+    cwd, reader = configuration.cwd, reader or ConfigReader()
     for name in dict.fromkeys(names):
         if not name:
             raise UsageError("a FILE is empty: name a gin file or a folder, or give none for the project's runs")
@@ -275,7 +290,7 @@ def _expanded(configuration: Configuration, names: Iterable[str]) -> Iterator[st
         included: set[str] = set()
         for path in below:
             file = os.path.join(name, path.relative_to(cwd / name))
-            program = program_of(configuration.spec([file]))
+            program = reader.program_of(configuration.spec([file]))
             verdict = classify_program(program)
             included.update(program.files[1:])
             # A file that cannot be read is also chosen: lint then says why.

@@ -135,18 +135,18 @@ def _list_of(parse: Callable[[str], Any]) -> Callable[[str], tuple[Any, ...]]:
 
 
 def _spec(arguments: argparse.Namespace) -> RunSpec:
+    from t5x_harness.gin.reading import program_of
     from t5x_harness.lint.stage import missing_gin_files
-    from t5x_harness.runtime.choice import RuntimeChoiceError, runtime_of
+    from t5x_harness.runtime.choice import RuntimeChoiceError
 
     specs = specs_of(arguments, Path.cwd())
     if len(specs) != 1:
         names = ", ".join(spec.name for spec in specs)
         raise UsageError(f"fit takes one config, and these are {len(specs)}: {names}")
     (spec,) = specs
-    if missing := missing_gin_files(spec):
-        raise UsageError(missing[0])
     try:
-        runtime_of(spec)
+        if missing := missing_gin_files(program_of(spec)):
+            raise UsageError(missing[0])
     except RuntimeChoiceError as error:
         raise UsageError(str(error)) from None
     compiled = spec.settings.aot if spec.settings.aot not in (None, AotMode.LOWER) else AotMode.DEPTHS

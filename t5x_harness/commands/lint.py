@@ -11,6 +11,7 @@ from typing import TextIO
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, checked_specs
 from t5x_harness.commands.report_output import write_report
 from t5x_harness.findings.printable import printable
+from t5x_harness.gin.reading import ConfigReader
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.fixes import Config, Fixes, fix, write_atomically
 from t5x_harness.report.report import Report
@@ -74,7 +75,8 @@ def main(arguments: argparse.Namespace) -> int:
     Raises:
       UsageError: the arguments contradict each other, the slice does not exist, or a file cannot be written.
     """
-    specs = checked_specs(arguments)
+    reader = ConfigReader()
+    specs = checked_specs(arguments, reader)
     run_if = _run_if(arguments)
     alike = {(spec.runtime, spec.cwd, spec.python_path): spec for spec in specs}
     parents = {key: runtime_of(spec).location for key, spec in alike.items()}
@@ -86,9 +88,11 @@ def main(arguments: argparse.Namespace) -> int:
         return _show(fix(configs, _may_change(arguments, specs)), arguments)
     if arguments.fix:
         _fix(fix(configs, _may_change(arguments, specs)), arguments)
+        reader = ConfigReader()  # the files have changed
     results = []
     for config in configs:
-        run = Run(config.spec, None, t5x_parent=config.t5x_parent, run_if=config.run_if, lint_on_slice=config.on_slice)
+        program = reader.program_of(config.spec)
+        run = Run(config.spec, None, program=program, run_if=config.run_if, lint_on_slice=config.on_slice)
         run.stage(Stage.LINT)
         results.append(run.result())
     return write_report(Report(tuple(results), seconds=time.perf_counter() - arguments.started), arguments)

@@ -68,9 +68,9 @@ def settings_of(gin_files: Sequence[str], bindings: Sequence[str], search_paths:
       ConversionError: a file is missing.
     """
     spec = RunSpec(tuple(gin_files), tuple(bindings), tuple(search_paths), cwd=str(Path.cwd()))
-    for missing in missing_gin_files(spec):
-        raise ConversionError(missing)
     program = program_of(spec)
+    for missing in missing_gin_files(program):
+        raise ConversionError(missing)
     activations = _value(program, "mlp_activations")
     vocabulary, doubt = _vocabulary(program)
     rate = _value(program, "dropout_rate")

@@ -131,6 +131,7 @@ class GinProgram:
       texts: the texts of the files by their names, with line feeds as line ends.
       in_clone: the paths, in the T5X in use, of files that were requested in a clone of T5X's repository that only the
         job has. The keys are the names used in the requests.
+      snapshot: the snapshot that it was read with, for :func:`~t5x_harness.gin.reading.snapshot_of`; None for none.
       possible_constants: macros without a binding that one of the user's modules may define by ``gin.constant``.
     """
 
@@ -141,6 +142,7 @@ class GinProgram:
     not_checked: tuple[str, ...] = ()
     t5x_parent: str | None = None
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
+    snapshot: object = dataclasses.field(default=None, repr=False, compare=False)
     possible_constants: frozenset[str] = frozenset()
     in_clone: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -181,6 +183,11 @@ class GinProgram:
         }
 
     @cached_property
+    def _package(self) -> str | None:
+        """The folder of the package ``t5x``, which may be a link to a folder with any name."""
+        return os.path.realpath(Path(self.t5x_parent) / "t5x") if self.t5x_parent is not None else None
+
+    @cached_property
     def _installed(self) -> dict[str, bool]:
         return {}
 
@@ -188,8 +195,7 @@ class GinProgram:
         """Returns whether a file belongs to T5X or another installed package, so that the user does not change it."""
         if file not in self._installed:
             path = Path(os.path.realpath(Path(self.spec.cwd) / file))
-            parent = self.t5x_parent
-            of_t5x = parent is not None and path.is_relative_to(os.path.realpath(Path(parent) / "t5x"))
+            of_t5x = self._package is not None and path.is_relative_to(self._package)
             self._installed[file] = of_t5x or not _PACKAGE_FOLDERS.isdisjoint(path.parts)
         return self._installed[file]
 
@@ -200,10 +206,8 @@ class GinProgram:
     def name_of(self, file: str) -> str:
         """Returns a package's file as includes name it, ``t5x/configs/runs/finetune.gin``; others unchanged."""
         path = Path(os.path.realpath(Path(self.spec.cwd) / file))
-        if self.t5x_parent is not None:
-            package = os.path.realpath(Path(self.t5x_parent) / "t5x")  # which may be a link to a folder with any name
-            if path.is_relative_to(package):
-                return str("t5x" / path.relative_to(package))
+        if self._package is not None and path.is_relative_to(self._package):
+            return str("t5x" / path.relative_to(self._package))
         folder = next((folder for folder in path.parents if folder.name in _PACKAGE_FOLDERS), None)
         return str(path.relative_to(folder)) if folder is not None and self.is_installed(file) else file
 

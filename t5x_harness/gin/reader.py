@@ -24,7 +24,7 @@ from t5x_harness.gin.program import (
     Statement,
 )
 from t5x_harness.gin.snapshot import Snapshot, canonical
-from t5x_harness.gin.sources import SourceFinder, definer_of_constants, may_register
+from t5x_harness.gin.sources import definer_of_constants, may_register
 from t5x_harness.gin.symbols import FileScope, Registry
 from t5x_harness.gin.values import Reference
 from t5x_harness.spec import Location, RunSpec
@@ -39,23 +39,26 @@ _NO_BUCKETS = "its bucket is not mounted here"
 _UNDECORATED = frozenset({"seqio", "optax", "flax", "jax", "numpy", "tensorflow", "t5x", MAIN, "__gin__"})
 
 
-def read(spec: RunSpec, *, t5x_parent: Path | None, texts: Mapping[Path, str] | None = None) -> GinProgram:
+def read(
+    spec: RunSpec,
+    *,
+    t5x_parent: Path | None,
+    texts: Mapping[Path, str] | None = None,
+    snapshot: Snapshot | None = None,
+) -> GinProgram:
     """Reads everything that a run would read.
 
     Args:
       spec: gin files, bindings, search paths and python path; relative paths start from its ``cwd``.
       t5x_parent: the folder that holds the run's package ``t5x``; None for none.
       texts: the texts to read in place of files, by the files' real paths.
+      snapshot: the known facts about configurables, from a run with the same T5X and module path; None to begin anew.
 
     Returns:
       The program. No content of a file makes this raise; see ``GinProgram.problems``.
     """
-    return _GinReader(spec, t5x_parent, texts or {}).read()
-
-
-def open_named(spec: RunSpec, *, t5x_parent: Path | None) -> GinProgram:
-    """Opens each file that the user named by itself, and reports in ``problems`` what went wrong."""
-    return _GinReader(spec, t5x_parent, {}).open_named()
+    snapshot = snapshot or Snapshot(t5x_parent, ModuleFinder(module_path(spec), t5x_parent))
+    return _GinReader(spec, snapshot, texts or {}).read()
 
 
 class _OpenFile:
@@ -84,14 +87,14 @@ class _OpenFile:
 class _GinReader:
     """The state of one reading."""
 
-    def __init__(self, spec: RunSpec, t5x_parent: Path | None, instead: Mapping[Path, str]) -> None:
+    def __init__(self, spec: RunSpec, snapshot: Snapshot, instead: Mapping[Path, str]) -> None:
         self._spec = spec
-        self._t5x_parent = t5x_parent
+        self._t5x_parent = t5x_parent = snapshot.t5x_parent
         self._instead = instead
-        self._modules = ModuleFinder(module_path(spec), t5x_parent)
+        self._modules = snapshot.finder
         buckets = Path(os.path.abspath(spec.settings.gcs_root)) if spec.settings.gcs_root else None
         self._files = FileFinder(Path(os.path.abspath(spec.cwd)), spec.search_paths, t5x_parent, self._modules, buckets)
-        self._snapshot = Snapshot(t5x_parent, self._modules)
+        self._snapshot = snapshot
         self._registry = Registry(canonical)
         self._statements: list[Statement] = []
         self._problems: list[Problem] = []
@@ -120,18 +123,12 @@ class _GinReader:
         program = self._program()
         # Its unbound macros may be constants that a module defines.
         names = [name for name, _ in program.undefined_macros]
-        module = definer_of_constants(SourceFinder(self._modules), self._unknown_imports) if names else None
+        module = definer_of_constants(self._snapshot.sources, self._unknown_imports) if names else None
         if module is None:
             return program
         doubt = f"whether {', '.join(names)} can be read: {module} may define constants, which are read like macros"
         not_checked = (*program.not_checked, doubt)
         return dataclasses.replace(program, not_checked=not_checked, possible_constants=frozenset(names))
-
-    def open_named(self) -> GinProgram:
-        for name in self._spec.gin_files:
-            self._enter(name, Location(name, 0), chain=())
-            self._open.clear()
-        return self._program()
 
     def _program(self) -> GinProgram:
         return GinProgram(
@@ -142,6 +139,7 @@ class _GinReader:
             not_checked=tuple(self._not_checked()),
             t5x_parent=str(self._t5x_parent) if self._t5x_parent else None,
             texts=self._texts,
+            snapshot=self._snapshot,
             in_clone=self._in_clone,
         )
 
@@ -270,7 +268,7 @@ class _GinReader:
             self._unknown_imports.setdefault(raw.module)
         if self._modules.find(raw.module) is None:
             before = [i.module for i in self._statements[:-1] if isinstance(i, Import)]
-            opener = SourceFinder(self._modules).opener(raw.module, before)
+            opener = self._snapshot.sources.opener(raw.module, before)
             if opener is not None:
                 self._doubts.append(
                     f"whether {raw.module} can be imported: {opener} changes where Python looks for modules"
@@ -332,7 +330,7 @@ class _GinReader:
 
     @functools.cache  # noqa: B019  a reader lives as long as one reading
     def _may_register(self, modules: tuple[str, ...]) -> bool:
-        return may_register(SourceFinder(self._modules), modules)
+        return may_register(self._snapshot.sources, modules)
 
     def _surely_unknown(self, selector: str) -> bool:
         """Returns whether no decorator in any of the user's modules can register this name.

@@ -8,7 +8,7 @@ from pathlib import Path
 from t5x_harness.gin.files import ModuleFinder, module_path
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import Binding, GinProgram, MacroBinding
-from t5x_harness.gin.reader import open_named, read
+from t5x_harness.gin.reader import read
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.gin.values import format_value
 from t5x_harness.spec import Assignment, BoundValue, RunSpec
@@ -31,9 +31,31 @@ def program_of(
     return read(spec, t5x_parent=_parent(spec, t5x_parent), texts=texts)
 
 
-def named_files_of(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> GinProgram:
-    """Opens only the files that the user named, and reports in ``problems`` what went wrong. See :func:`program_of`."""
-    return open_named(spec, t5x_parent=_parent(spec, t5x_parent))
+class ConfigReader:
+    """Reads configs while no file changes: each config once, and what is known about modules for all configs together.
+
+    Args:
+      t5x_parent: see :func:`program_of`.
+    """
+
+    def __init__(self, t5x_parent: str | Path | None = None) -> None:
+        self._t5x_parent = t5x_parent
+        self._programs: dict[RunSpec, GinProgram] = {}
+        self._snapshots: dict[object, Snapshot] = {}
+
+    def program_of(self, spec: RunSpec) -> GinProgram:
+        """Reads a run's gin files and bindings, unless it did so before. See :func:`program_of`."""
+        if spec not in self._programs:
+            snapshot = self._snapshot_of(spec)
+            self._programs[spec] = read(spec, t5x_parent=snapshot.t5x_parent, snapshot=snapshot)
+        return self._programs[spec]
+
+    def _snapshot_of(self, spec: RunSpec) -> Snapshot:
+        place = (spec.runtime, spec.cwd, spec.python_path, *sys.path)
+        if place not in self._snapshots:
+            parent = _parent(spec, self._t5x_parent)
+            self._snapshots[place] = Snapshot(parent, ModuleFinder(module_path(spec), parent))
+        return self._snapshots[place]
 
 
 def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
@@ -48,6 +70,8 @@ def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
 
 def snapshot_of(program: GinProgram) -> Snapshot:
     """Returns the known facts about the configurables that a program may name."""
+    if isinstance(program.snapshot, Snapshot):
+        return program.snapshot
     parent = Path(program.t5x_parent) if program.t5x_parent else None
     return Snapshot(parent, ModuleFinder(module_path(program.spec), parent))
 

@@ -60,9 +60,9 @@ class Snapshot:
     """
 
     def __init__(self, t5x_parent: Path | None, finder: ModuleFinder) -> None:
-        self._t5x_parent = t5x_parent
+        self.t5x_parent = t5x_parent
         self.finder = finder
-        self._sources = SourceFinder(finder)
+        self.sources = SourceFinder(finder)
         self._doubts: dict[str, str | None] = {}
         self._found: dict[str, Configurable | None] = {}
 
@@ -70,7 +70,7 @@ class Snapshot:
         """Returns the known module that a full name belongs to: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
         if name.split(".")[0] == BUILTINS or name in _GIN:
             return name.split(".")[0]
-        return _recorded_module(name) or self._sources.module_of(name)
+        return _recorded_module(name) or self.sources.module_of(name)
 
     def find(self, name: str) -> Configurable | None:
         """Looks up a full name; ``__main__`` means T5X's binaries."""
@@ -87,9 +87,9 @@ class Snapshot:
         if name in _GIN:
             return Configurable(name, _GIN[name], _GIN[name])
         if module not in _modules(module):  # from the source of a module that has no snapshot
-            if self._sources.lacks(module, symbol):
+            if self.sources.lacks(module, symbol):
                 return None
-            found = self._sources.parameters(module, symbol) if not method else None
+            found = self.sources.parameters(module, symbol) if not method else None
             if found is None:
                 return Configurable(name, None)
             return Configurable(name, found.names, (), found.takes_any, found.defaults, found.denied, found.annotations)
@@ -123,7 +123,7 @@ class Snapshot:
             return tuple(name.removeprefix("gin.") for name in _GIN)
         if module in _modules(module):
             return tuple(_modules(module)[module])
-        source = self._sources.source(module)
+        source = self.sources.source(module)
         return source.names if source is not None else ()
 
     def methods(self, name: str) -> tuple[str, ...]:
@@ -134,7 +134,7 @@ class Snapshot:
         symbol = name[len(module) + 1 :]
         if module in _modules(module):
             return tuple(_modules(module)[module].get(symbol, {}).get("methods", ()))
-        source = self._sources.source(module)
+        source = self.sources.source(module)
         return source.methods(symbol) if source is not None else ()
 
     def suffixes(self, selector: str) -> tuple[str, ...]:
@@ -151,17 +151,17 @@ class Snapshot:
         if name in _modules(name):
             package, _, last = name.rpartition(".")
             return last not in _modules(name).get(package, {})
-        return self._sources.is_only_module(name)
+        return self.sources.is_only_module(name)
 
     def may_load(self, module: str, imported: Iterable[str]) -> bool:
         """Returns whether a user's module may be loaded once others have been imported."""
         names = [name for name in imported if name != MAIN]
-        return bool(_modules(module)) or may_load(self._sources, module, names)
+        return bool(_modules(module)) or may_load(self.sources, module, names)
 
     @property
     def is_embedded(self) -> bool:
         """Whether the T5X in use is the embedded one, which has the recorded interface."""
-        return self._t5x_parent == Path(__file__).parents[1] / "embedded"
+        return self.t5x_parent == Path(__file__).parents[1] / "embedded"
 
     def is_class(self, name: str) -> bool:
         """Returns whether a full name is a recorded class."""
@@ -183,11 +183,11 @@ class Snapshot:
             return False
         if module.split(".")[0] in LIBRARIES and module in _modules(module):
             return word in _record(module.split(".")[0])["other"][module] or self.doubt(module) is not None
-        source = self._sources.source(module)
+        source = self.sources.source(module)
         is_read = not anywhere and (self.is_embedded or module not in _modules(module))
         if source is not None and is_read:
             is_whole = module in _modules(module) or not source.is_open  # reading the embedded T5X shows all names
-            return not (is_whole and word not in source.bound and not self._sources.is_module(f"{module}.{word}"))
+            return not (is_whole and word not in source.bound and not self.sources.is_module(f"{module}.{word}"))
         if module not in _modules(module):
             return source is None or source.is_open or source.mentions(word)
         return re.search(rf"\b{re.escape(word)}\b", self._text(module)) is not None
@@ -205,7 +205,7 @@ class Snapshot:
 
     def _text(self, module: str) -> str:
         """Returns the source of one of T5X's modules; empty if there is none."""
-        file = self._t5x_parent.joinpath(*module.split(".")).with_suffix(".py") if self._t5x_parent else None
+        file = self.t5x_parent.joinpath(*module.split(".")).with_suffix(".py") if self.t5x_parent else None
         return file.read_text(encoding="utf-8", errors="replace") if file is not None and file.is_file() else ""
 
 

@@ -3,18 +3,17 @@
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from t5x_harness.findings.silencing import split_silenced
 from t5x_harness.findings.work import judged, not_run
 from t5x_harness.gin.problems import ProblemKind
 from t5x_harness.gin.program import BINDINGS, MAIN, Binding, GinProgram, MacroBinding
-from t5x_harness.gin.reading import named_files_of, snapshot_of
+from t5x_harness.gin.reading import snapshot_of
 from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.lint.classify import LEFT_TO_LAUNCHER, RunIf, why_fragment
 from t5x_harness.lint.rule import Context
 from t5x_harness.slices.slice import get_slice
-from t5x_harness.spec import Finding, Location, Outcome, RunSpec, Severity, Stage, StageResult
+from t5x_harness.spec import Finding, Location, Outcome, Severity, Stage, StageResult
 
 
 def lint_program(
@@ -80,16 +79,12 @@ def lint_program(
     return judged(result)
 
 
-def missing_gin_files(spec: RunSpec, *, t5x_parent: str | Path | None = None) -> tuple[str, ...]:
-    """Returns the gin files that the user named but T5X would not find or read, each with the reason and the fix.
-
-    Args:
-      spec: the run; its includes and bindings are ignored.
-      t5x_parent: see :func:`~t5x_harness.gin.reading.program_of`.
-    """
+def missing_gin_files(program: GinProgram) -> tuple[str, ...]:
+    """Returns the gin files that the user named but T5X would not find or read, each with the reason and the fix."""
+    if program.complete:
+        return ()
     from t5x_harness.lint.rules.gin_files import missing_file
 
-    program = named_files_of(spec, t5x_parent=t5x_parent)
     context = Context(program, snapshot_of(program))
     found = missing_file.findings(context, context.place)
     return tuple(f"{f.message}; {f.fix}" for f in found if f.location is None and f.severity is Severity.ERROR)

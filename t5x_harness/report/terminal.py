@@ -1,5 +1,6 @@
 """The report as text for people: whole, quiet, or brief if a session has already shown its failures."""
 
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -41,7 +42,7 @@ def render(
       notes: whether to print notes, and the tables of arrays among the facts, rather than only their number.
       shown_above: whether the reasons for failed stages are already shown above the report.
     """
-    report, style, width = printable(report), Style(color), max(width, _LEAST_WIDTH)
+    report, style, width = _shown(report), Style(color), max(width, _LEAST_WIDTH)
     lines = table(report, width=width, style=style, notes=notes)
     not_checked = names_by_text((row.name, row.not_checked) for row in report.rows)
     shared = {text: names for text, names in not_checked.items() if len(names) > 1}
@@ -56,9 +57,15 @@ def render(
     return "\n".join([*lines, "", *_end(report, width=width, style=style, notes=notes)]) + "\n"
 
 
+def _shown(report: Report) -> Report:
+    """Returns what may be printed of a report, without the bindings of its runs, of which no text shows any."""
+    results = tuple(dataclasses.replace(result, bindings=()) for result in report.results)
+    return printable(dataclasses.replace(report, results=results))
+
+
 def render_quietly(report: Report, *, width: int = 100, color: bool = False, notes: bool = False) -> str:
     """Returns the findings and the last line, and nothing else; see :func:`render`."""
-    report, style, width = printable(report), Style(color), max(width, _LEAST_WIDTH)
+    report, style, width = _shown(report), Style(color), max(width, _LEAST_WIDTH)
     found = dict.fromkeys(f for row in report.rows for f in row.findings if notes or f.severity in _SHOWN)
     lines = [line for finding in found for line in finding_lines(finding, width=width, style=style)]
     for row in report.rows:
@@ -293,7 +300,7 @@ def render_brief(report: Report, *, width: int, color: bool = False) -> str:
       width: the number of columns to fill.
       color: whether to use terminal colors.
     """
-    report, style = printable(report), Style(color)
+    report, style = _shown(report), Style(color)
     lines = table(report, width=width, style=style)
     for finding in dict.fromkeys(
         finding

@@ -62,6 +62,7 @@ class Run(Closing):
       on_progress: a function that is called with events such as ``{"stage": "train", "step": 3, "of": 8}``, in the
         working thread.
       t5x_parent: the folder with the package ``t5x`` in use, or that package; None looks for it.
+      program: the config, if it has been read with that package; the executor has no settings then.
       run_if: the condition under which lint judges the files as a run, and not as a fragment.
       lint_on_slice: whether lint takes the slice into account, as plan does.
 
@@ -78,6 +79,7 @@ class Run(Closing):
         workspace: Path = Path(),
         on_progress: OnProgress | None = None,
         t5x_parent: str | Path | None = None,
+        program: GinProgram | None = None,
         run_if: RunIf = RunIf.ALWAYS,
         lint_on_slice: bool = False,
     ) -> None:
@@ -87,6 +89,7 @@ class Run(Closing):
         self.done: dict[Stage, StageResult] = {}
         self._asked_for = spec if executor is None else spec.with_settings(**executor.settings)
         self._t5x_parent = t5x_parent
+        self._program = program
         self._run_if = run_if
         self._lint_on_slice = lint_on_slice
         self._seconds = 0.0
@@ -106,7 +109,7 @@ class Run(Closing):
     @functools.cached_property
     def config(self) -> GinProgram:
         """The run's gin files and bindings, read once."""
-        program = program_of(self._asked_for, t5x_parent=self._t5x_parent)
+        program = self._program or program_of(self._asked_for, t5x_parent=self._t5x_parent)
         return leave_modules_open(program) if self.executor is None else program
 
     @functools.cached_property

@@ -19,6 +19,7 @@ from t5x_harness.spec import AotMode, Location, RunSpec, RuntimeChoice
 from t5x_harness.version import __version__
 
 if TYPE_CHECKING:
+    from t5x_harness.gin.reading import ConfigReader
     from t5x_harness.lint.classify import Classification
     from t5x_harness.runtime.choice import Runtime
 
@@ -93,6 +94,12 @@ class SessionSettings:
             return find_runtime(common.runtime, folders_of(self._root, common.python_path))
         except RuntimeChoiceError as error:
             raise SettingsError(str(error)) from None
+
+    @functools.cached_property
+    def _reader(self) -> ConfigReader:
+        from t5x_harness.gin.reading import ConfigReader
+
+        return ConfigReader(self.runtime.location)
 
     @property
     def aot(self) -> AotMode | None:
@@ -192,23 +199,21 @@ class SessionSettings:
     def _classified(self, file: Path) -> tuple[RunSpec, Classification, Sequence[str]]:
         """Returns a gin file as a run, its classification, and the files that it includes; each file is read once."""
         if file not in self._read:
-            from t5x_harness.gin.reading import program_of
             from t5x_harness.lint.classify import classify_program
 
             spec = self.spec([str(file)])
-            program = program_of(spec, t5x_parent=self.runtime.location)
+            program = self._reader.program_of(spec)
             self._read[file] = spec, classify_program(program), program.files[1:]
         return self._read[file]
 
     def declared_runs(self) -> list[CollectedRun]:
         """Returns the runs that the project declares."""
-        from t5x_harness.gin.reading import program_of
         from t5x_harness.lint.classify import FileKind, classify_program
 
         runs = []
         for declared in self.project.runs:
             spec = self.spec(declared.gin_files, declared=declared)
-            verdict = classify_program(program_of(spec, t5x_parent=self.runtime.location))
+            verdict = classify_program(self._reader.program_of(spec))
             seen = verdict.mode if verdict.kind is FileKind.RUN_CONFIG else None
             spec = self._collected(spec, declared.name, mode=spec.mode or seen)
             runs.append(CollectedRun(declared.name, spec, Location(str(self._root / "pyproject.toml"), declared.line)))

@@ -19,8 +19,8 @@ from t5x_harness.buckets.addresses import GS, mounted
 from t5x_harness.buckets.folders import StagedFile
 from t5x_harness.gin.problems import ProblemKind
 from t5x_harness.gin.program import BINDINGS, GinProgram, Include
-from t5x_harness.gin.reader import open_named
-from t5x_harness.gin.reading import program_of
+from t5x_harness.gin.reader import read
+from t5x_harness.gin.reading import program_of, snapshot_of
 from t5x_harness.spec import RunResult, RunSpec, Stage
 from t5x_harness.vertex.modules import ClosureError, LocalRoots, Modules
 
@@ -211,9 +211,9 @@ class _FileCollector:
 
     def _named(self, given: str) -> GinPath:
         """Returns where the job finds a file that the user named."""
-        alone = dataclasses.replace(self._spec, gin_files=(given,))
+        alone = dataclasses.replace(self._spec, gin_files=(given,), bindings=())
         parent = Path(self._program.t5x_parent) if self._program.t5x_parent else None
-        shown = next(iter(open_named(alone, t5x_parent=parent).files), "")
+        shown = next(iter(read(alone, t5x_parent=parent, snapshot=snapshot_of(self._program)).files), "")
         return self._places.get(shown) or self._elsewhere(given)
 
 

@@ -84,7 +84,7 @@ def test_what_only_the_embedded_t5x_can_open_is_warned_of(folder: Folder) -> Non
     )
     found = lint(RunSpec((DECODER,), cwd=str(folder.path))).findings
     assert [f.severity for f in found if f.code == "GIN16"] == [Severity.WARNING]
-    assert missing_gin_files(RunSpec((DECODER,), cwd=str(folder.path)), t5x_parent=T5X) == ()  # it is here
+    assert missing_gin_files(program_of(RunSpec((DECODER,), cwd=str(folder.path)), t5x_parent=T5X)) == ()  # it is here
     folder.write({DECODER: "BATCH_SIZE = 1\n"})
     assert "GIN16" not in [f.code for f in folder.findings(f"include '{DECODER}'\n")]
 
