@@ -19,7 +19,6 @@ from t5x_harness.settings.options import RUNS, option_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec
 from t5x_harness.system.secrets import masked
-from t5x_harness.vertex.container import STRATEGIES
 
 if TYPE_CHECKING:
     from t5x_harness.gin.reading import ConfigReader
@@ -131,6 +130,8 @@ def _report_file(text: str) -> Path:
 
 def add_job_options(group: argparse._ArgumentGroup) -> None:
     """Adds an option, with the field's name, for each field of :class:`~t5x_harness.vertex.container.JobOptions`."""
+    from t5x_harness.vertex.container import STRATEGIES
+
     group.add_argument(
         "--strategy",
         metavar="NAME",

@@ -1,24 +1,27 @@
 """``t5x-harness lint``: reports the mistakes in configs, and fixes those that are safe to fix."""
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from t5x_harness.commands.arguments import UsageError, add_run_arguments, checked_specs
 from t5x_harness.commands.report_output import write_report
 from t5x_harness.findings.printable import printable
 from t5x_harness.gin.reading import ConfigReader
 from t5x_harness.lint.classify import RunIf
-from t5x_harness.lint.fixes import Config, Fixes, fix, write_atomically
 from t5x_harness.report.report import Report
 from t5x_harness.runs.run import Run
-from t5x_harness.runtime.choice import runtime_of
 from t5x_harness.settings.project import find_project
 from t5x_harness.spec import RunSpec, Stage
+
+if TYPE_CHECKING:
+    from t5x_harness.lint.fixes import Fixes
 
 EPILOG = """\
 examples:
@@ -78,21 +81,15 @@ def main(arguments: argparse.Namespace) -> int:
     reader = ConfigReader()
     specs = checked_specs(arguments, reader)
     run_if = _run_if(arguments)
-    alike = {(spec.runtime, spec.cwd, spec.python_path): spec for spec in specs}
-    parents = {key: runtime_of(spec).location for key, spec in alike.items()}
-    configs = [
-        Config(spec, run_if, parents[spec.runtime, spec.cwd, spec.python_path], _names_slice(arguments, spec))
-        for spec in specs
-    ]
     if arguments.diff:
-        return _show(fix(configs, _may_change(arguments, specs)), arguments)
+        return _show(_fixes(arguments, specs, run_if), arguments)
     if arguments.fix:
-        _fix(fix(configs, _may_change(arguments, specs)), arguments)
+        _fix(_fixes(arguments, specs, run_if), arguments)
         reader = ConfigReader()  # the files have changed
     results = []
-    for config in configs:
-        program = reader.program_of(config.spec)
-        run = Run(config.spec, None, program=program, run_if=config.run_if, lint_on_slice=config.on_slice)
+    for spec in specs:
+        on_slice = _names_slice(arguments, spec)
+        run = Run(spec, None, program=reader.program_of(spec), run_if=run_if, lint_on_slice=on_slice)
         run.stage(Stage.LINT)
         results.append(run.result())
     return write_report(Report(tuple(results), seconds=time.perf_counter() - arguments.started), arguments)
@@ -116,6 +113,20 @@ def _names_slice(arguments: argparse.Namespace, spec: RunSpec) -> bool:
     return arguments.slice is not None or "slice" in find_project(Path(spec.cwd)).layer
 
 
+def _fixes(arguments: argparse.Namespace, specs: Sequence[RunSpec], run_if: RunIf) -> Fixes:
+    """Returns what can be fixed safely."""
+    from t5x_harness.lint.fixes import Config, fix
+    from t5x_harness.runtime.choice import runtime_of
+
+    alike = {(spec.runtime, spec.cwd, spec.python_path): spec for spec in specs}
+    parents = {key: runtime_of(spec).location for key, spec in alike.items()}
+    configs = [
+        Config(spec, run_if, parents[spec.runtime, spec.cwd, spec.python_path], _names_slice(arguments, spec))
+        for spec in specs
+    ]
+    return fix(configs, _may_change(arguments, specs))
+
+
 def _may_change(arguments: argparse.Namespace, specs: Sequence[RunSpec]) -> Callable[[Path], bool]:
     """Returns a function that takes a file's real path and returns whether the user named it or a folder above it."""
     places = ((Path(s.cwd) / folder, file) for s in specs for folder in ("", *s.search_paths) for file in s.gin_files)
@@ -136,6 +147,8 @@ def _show(fixes: Fixes, arguments: argparse.Namespace) -> int:
 
 def _fix(fixes: Fixes, arguments: argparse.Namespace) -> None:
     """Prints the diff, then writes the files; if standard output is for a program's report, the diff goes elsewhere."""
+    from t5x_harness.lint.fixes import write_atomically
+
     beside: TextIO = sys.stdout if arguments.format == "text" or arguments.output is not None else sys.stderr
     _write_diffs(fixes, beside, applicable=False)
     for file in fixes.files:

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import TextIO
@@ -52,7 +51,11 @@ def write_for_the_terminal(report: Report, arguments: argparse.Namespace, stream
     color = arguments.color == "always" or (
         arguments.color == "auto" and stream.isatty() and not os.environ.get("NO_COLOR")
     )
-    width = shutil.get_terminal_size().columns if stream.isatty() else PLAIN_WIDTH
+    width = PLAIN_WIDTH
+    if stream.isatty():
+        import shutil
+
+        width = shutil.get_terminal_size().columns
     stream.write(_as_text(report, arguments, width=width, color=color))
     stream.flush()
 

@@ -7,7 +7,6 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -230,7 +229,7 @@ def _names_in(source: str, symbol: str, method: str) -> frozenset[str] | None:
 @functools.cache
 def _record(library: str) -> Mapping[str, Any]:
     """Reads a snapshot: ``modules`` with their symbols, and of a library its ``version`` and ``other`` names."""
-    text = resources.files("t5x_harness.gin").joinpath(f"{library}_api.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name(f"{library}_api.json").read_text(encoding="utf-8")
     return json.loads(text)  # type: ignore[no-any-return]
 
 

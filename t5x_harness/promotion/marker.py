@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -131,6 +130,8 @@ class TpuResources:
         """
         for name in values:
             if name not in FIELDS:
+                import difflib
+
                 near = difflib.get_close_matches(name, FIELDS, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(FIELDS)}"
                 raise ResourcesError(f"no argument {name!r}: {hint}")

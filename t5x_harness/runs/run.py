@@ -17,7 +17,6 @@ from t5x_harness.findings.work import GOING_ON, REPEATED, judged, not_run, prove
 from t5x_harness.gin.reading import bound_values, leave_modules_open, program_of
 from t5x_harness.lint.classify import RunIf
 from t5x_harness.lint.stage import lint_program, on_own_lines
-from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
 from t5x_harness.runs.stages import stages_of
 from t5x_harness.spec import Finding, Location, Outcome, Reason, RunResult, RunSpec, Severity, Stage, StageResult
 from t5x_harness.system.closing import Closing
@@ -348,6 +347,8 @@ def settled(results: Sequence[StageResult]) -> list[StageResult]:
     if Stage.LINT in stages and resolve is not None and resolve.outcome is Outcome.PASSED:
         stages[Stage.LINT] = dataclasses.replace(stages[Stage.LINT], not_checked=())
     if compiled is not None and compiled.outcome is not Outcome.NOT_RUN:
+        from t5x_harness.plan.arrays import TEMPORARIES_UNKNOWN
+
         plan = stages[Stage.PLAN]
         left_open = tuple(each for each in plan.not_checked if each != TEMPORARIES_UNKNOWN)
         stages[Stage.PLAN] = dataclasses.replace(plan, not_checked=left_open)

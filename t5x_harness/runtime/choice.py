@@ -3,24 +3,27 @@
 Nothing here imports T5X: a runtime is found through the import system and described from the files on disk.
 """
 
+from __future__ import annotations
+
 import dataclasses
-import importlib.metadata
 import json
 import os
 import sys
-import urllib.parse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from t5x_harness.runtime import import_hooks
-from t5x_harness.slices.devices import device_environment
-from t5x_harness.slices.pod import Pod
-from t5x_harness.slices.slice import Slice
 from t5x_harness.spec import RunSpec, RuntimeChoice
 from t5x_harness.variables import RUNTIME_FOLDER_VARIABLE, RUNTIME_VARIABLE, SLICE_VARIABLE
 from t5x_harness.version import __version__
+
+if TYPE_CHECKING:
+    import importlib.metadata
+
+    from t5x_harness.slices.pod import Pod
+    from t5x_harness.slices.slice import Slice
 
 _INSTALL = "python -m pip install 't5x @ git+https://github.com/google-research/t5x'"
 _UNKNOWN = "unknown version"
@@ -40,13 +43,20 @@ class Runtime:
       version: the version in the distribution's metadata, with the git commit if readable. T5X's own version number has
         always been 0.0.0, so only the commit distinguishes two versions.
       location: the folder of the package ``t5x``.
-      note: how it was found, in words.
+      how: how it was found, in words.
+      lacks_others: whether it is used only because no T5X is installed.
     """
 
     kind: Literal["installed", "embedded"]
     version: str
     location: str
-    note: str
+    how: str
+    lacks_others: bool = False
+
+    @property
+    def note(self) -> str:
+        """How it was found, and the distributions that have the name of T5X and do not contain it."""
+        return f"{self.how}{_passed_over(_placeholders())}" if self.lacks_others else self.how
 
     def __str__(self) -> str:
         return f"{self.kind} T5X {self.version} ({self.note})"
@@ -98,18 +108,13 @@ def find_runtime(preference: str = RuntimeChoice.AUTO, folders: Sequence[str] = 
             if imported is None:
                 return found
             looked_at.append(f"{found.location} (the embedded T5X was imported before)")
-    looked_at += [
-        f"the distribution t5x {dist.version} in {dist.locate_file('')} (PyPI's placeholder: it holds no module)"
-        for dist in importlib.metadata.distributions(name="t5x")
-        if not brings_t5x(dist)
-    ]
     if preference == "auto":
-        return _embedded("no T5X is installed" + "".join(f"; passed over {seen}" for seen in looked_at))
+        return _embedded(f"no T5X is installed{_passed_over(looked_at)}", lacks_others=True)
     places = ", ".join(p or os.curdir for p in (*folders, *sys.path))
     raise RuntimeChoiceError(
         "no installed T5X was found: looked for a package t5x on the import path"
         f" ({places}) and through the finders of editable installs"
-        + "".join(f"; passed over {seen}" for seen in looked_at)
+        + _passed_over([*looked_at, *_placeholders()])
         + f". Install it ({_INSTALL}), put a checkout on PYTHONPATH, or choose the embedded runtime"
     )
 
@@ -157,8 +162,27 @@ def brings_t5x(dist: importlib.metadata.Distribution) -> bool:
     return any(f.suffix in (".pth", ".egg-link") for f in dist.files or ())
 
 
-def _embedded(note: str) -> Runtime:
-    return Runtime("embedded", __version__, os.path.join(import_hooks.EMBEDDED_PATH, "t5x"), note)
+def _embedded(how: str, *, lacks_others: bool = False) -> Runtime:
+    return Runtime("embedded", __version__, os.path.join(import_hooks.EMBEDDED_PATH, "t5x"), how, lacks_others)
+
+
+def _passed_over(places: Sequence[str]) -> str:
+    return "".join(f"; passed over {place}" for place in places)
+
+
+def _placeholders() -> list[str]:
+    """Returns the distributions named ``t5x`` that do not contain the package, in words."""
+    return [
+        f"the distribution t5x {dist.version} in {dist.locate_file('')} (PyPI's placeholder: it holds no module)"
+        for dist in _distributions()
+        if not brings_t5x(dist)
+    ]
+
+
+def _distributions() -> Iterable[importlib.metadata.Distribution]:
+    import importlib.metadata  # which imports forty modules, and most commands only need the runtime's folder
+
+    return importlib.metadata.distributions(name="t5x")
 
 
 def _installed(spec: ModuleSpec, note: str) -> Runtime | None:
@@ -198,7 +222,7 @@ def folder_to_import_from(runtime: Runtime) -> str | None:
 
 def _distribution_of(location: str) -> importlib.metadata.Distribution | None:
     """Returns the distribution that installed the package at a folder; None for a bare checkout."""
-    for dist in importlib.metadata.distributions(name="t5x"):
+    for dist in _distributions():
         root = _editable_root(dist)
         if root is None and _same(str(dist.locate_file("t5x")), location):
             return dist
@@ -220,6 +244,8 @@ def _editable_root(dist: importlib.metadata.Distribution) -> str | None:
     url = _direct_url(dist)
     details = url.get("dir_info")
     if isinstance(details, dict) and details.get("editable"):
+        import urllib.parse
+
         return urllib.parse.unquote(urllib.parse.urlsplit(str(url.get("url", ""))).path)
     return None
 
@@ -276,6 +302,8 @@ def program_environment(
       environment: the environment to start from; this process's own by default.
       pod: the process's place, if it is a single host of the slice and does not stand for all of them.
     """
+    from t5x_harness.slices.devices import device_environment
+
     base = dict(os.environ if environment is None else environment)
     processes = pod.processes if pod else 1
     return {

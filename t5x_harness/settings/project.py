@@ -36,7 +36,6 @@ For example::
 """
 
 import dataclasses
-import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -276,6 +275,8 @@ class _ProjectReader:
     def _require_known(self, table: Mapping[str, Any], keys: Sequence[str], where: _Table) -> None:
         for key in table:
             if key not in keys:
+                import difflib
+
                 near = difflib.get_close_matches(key, keys, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(keys)}"
                 raise self._error(f"unknown key {key!r}: {hint}", where, key)

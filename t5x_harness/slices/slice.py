@@ -6,7 +6,6 @@ A slice is named as Cloud TPU names it (``v3-32``, ``v5litepod-16``) or by gener
 """
 
 import dataclasses
-import difflib
 import functools
 import math
 import re
@@ -262,4 +261,6 @@ def _no_such(name: str, nearest: Sequence[str]) -> str:
 def _similar(text: str) -> list[str]:
     ranges = {g.name: f"{g.name}-{g.sizes[0][0]} … {g.name}-{g.sizes[-1][0]}" for g in GENERATIONS}
     same_generation = [shown for generation, shown in ranges.items() if text.startswith(generation)]
+    import difflib
+
     return same_generation or difflib.get_close_matches(text, slice_names(), n=3, cutoff=0.5) or list(ranges.values())

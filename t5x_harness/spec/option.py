@@ -168,10 +168,17 @@ def options_of(kind: type) -> tuple[Option, ...]:
 def take_plain_strings(value: Any) -> None:
     """Converts plain strings in the fields of a new value into members of the fields' enumerations."""
     of: Any = type(value)
-    for name, hint in type_hints(of).items():
-        kind, given = _type_of(hint), getattr(value, name)
-        if given is not None and issubclass(kind, enum.Enum):
+    for name, kind in _enumerations_of(of):
+        given = getattr(value, name)
+        if given is not None:
             object.__setattr__(value, name, kind(given))
+
+
+@functools.cache
+def _enumerations_of(kind: Any) -> tuple[tuple[str, type[enum.Enum]], ...]:
+    """Returns the fields of a dataclass whose values are members of an enumeration."""
+    kinds = ((name, _type_of(hint)) for name, hint in type_hints(kind).items())
+    return tuple((name, kind) for name, kind in kinds if issubclass(kind, enum.Enum))
 
 
 def _type_of(hint: Any) -> type:

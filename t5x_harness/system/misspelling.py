@@ -1,6 +1,5 @@
 """The name that a misspelled word means: the closest one, or, more strictly, the only possible one."""
 
-import difflib
 from collections.abc import Iterable
 
 _SHORTEST = 3  # shorter words are different names, such as LR_A and LR_B
@@ -11,6 +10,8 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
     pool = [c for c in choices if c != word]
     if (same := {_folded(c): c for c in pool}.get(_folded(word))) is not None:
         return same
+    import difflib  # most runs have no misspelled word
+
     return next(iter(difflib.get_close_matches(word, pool, n=1, cutoff=0.75)), None)
 
 

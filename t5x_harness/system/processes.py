@@ -3,17 +3,22 @@
 Only the standard library is used, because commands import this before they begin.
 """
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import math
 import os
 import signal
-import socket
 import threading
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import socket
 
 # Asks a process of a run or of a pod for its stacks. A real-time signal, because programs use SIGUSR1 and SIGUSR2.
 STACK_SIGNAL = signal.SIGRTMAX - 2
@@ -192,6 +197,8 @@ def side_process(name: str, serve: Callable[[int], None]) -> Iterator[Callable[[
     Yields:
       A function that hands over the descriptor, and returns once it is being served.
     """
+    import socket
+
     mine, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
@@ -204,6 +211,8 @@ def side_process(name: str, serve: Callable[[int], None]) -> Iterator[Callable[[
 
 
 def _hand_over(connection: socket.socket, descriptor: int) -> None:
+    import socket
+
     socket.send_fds(connection, [b"d"], [descriptor])
     os.close(descriptor)
     connection.recv(1)
@@ -211,6 +220,8 @@ def _hand_over(connection: socket.socket, descriptor: int) -> None:
 
 def _detach_and_serve(connection: socket.socket, name: str, serve: Callable[[int], None]) -> None:
     """Detaches from the terminal and serves; never returns."""
+    import socket
+
     try:
         os.setsid()
         if os.fork() == 0:

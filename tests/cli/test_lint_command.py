@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_written_is_said(monkeypatch: pytest.MonkeyPatch, 
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("t5x_harness.commands.lint.write_atomically", refuse)
+    monkeypatch.setattr("t5x_harness.lint.fixes.write_atomically", refuse)
     said = harness(2, "lint", "run.gin", EMBEDDED, "--fix").err
     assert said == "t5x-harness: cannot write run.gin: Permission denied\n"
 

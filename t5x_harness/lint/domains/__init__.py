@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import tomllib
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from t5x_harness.gin.symbols import BINARIES
@@ -36,7 +36,7 @@ class Parameter:
 
 @functools.cache
 def _table(module: str) -> Mapping[str, Mapping[str, Any]]:
-    file = resources.files(__name__) / f"{module}.toml"
+    file = Path(__file__).with_name(f"{module}.toml")
     return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 

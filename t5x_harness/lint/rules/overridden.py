@@ -37,7 +37,9 @@ def overridden_by_include(context: Context) -> Iterator[Found]:
         if not isinstance(statement, (Binding, MacroBinding)) or is_required(statement.value):
             continue
         winner = program.final[statement.key]
-        if same_value(statement.value, winner.value) or program.is_foreign(statement.location.file):
+        if winner is statement or same_value(statement.value, winner.value):
+            continue
+        if program.is_foreign(statement.location.file):
             continue
         if (undoing := _undoing(program, statement, winner)) is None:
             continue
