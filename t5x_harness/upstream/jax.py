@@ -15,7 +15,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from t5x_harness.system.after_import import after_import
-from t5x_harness.system.first_process import is_first
 
 if TYPE_CHECKING:
     from t5x_harness.slices.pod import Pod
@@ -64,6 +63,8 @@ def _await_others(compiler: ModuleType) -> None:
     read, compile_ = (getattr(compiler, name, None) for name in ("_cache_read", "_compile_and_write_cache"))
     if read is None or compile_ is None or hasattr(compile_, "__wrapped__"):
         return
+
+    from t5x_harness.system.first_process import is_first  # only once programs under exec use JAX
 
     @functools.wraps(compile_)
     def read_or_compile(backend: Any, computation: Any, devices: Any, options: Any, *rest: Any) -> Any:
