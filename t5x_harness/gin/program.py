@@ -5,14 +5,11 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.values import Macro, Reference, is_required, macros_in, references_in
 from t5x_harness.spec import Location, Mode, RunSpec
-
-if TYPE_CHECKING:
-    from t5x_harness.gin.snapshot import Snapshot
 
 BINDINGS = "--gin bindings"
 """The file name in locations of statements that were given on the command line or with the run."""
@@ -145,7 +142,7 @@ class GinProgram:
     not_checked: tuple[str, ...] = ()
     t5x_parent: str | None = None
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
-    snapshot: "Snapshot | None" = dataclasses.field(default=None, repr=False, compare=False)
+    snapshot: object = dataclasses.field(default=None, repr=False, compare=False)  # its module imports this one
     possible_constants: frozenset[str] = frozenset()
     in_clone: Mapping[str, str] = dataclasses.field(default_factory=dict)
 

@@ -70,7 +70,7 @@ def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
 
 def snapshot_of(program: GinProgram) -> Snapshot:
     """Returns the known facts about the configurables that a program may name."""
-    if program.snapshot is not None:
+    if isinstance(program.snapshot, Snapshot):
         return program.snapshot
     parent = Path(program.t5x_parent) if program.t5x_parent else None
     return Snapshot(parent, ModuleFinder(module_path(program.spec), parent))
