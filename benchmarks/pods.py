@@ -17,7 +17,8 @@ from pathlib import Path
 from memory import proportional_bytes
 
 ROOT = Path(__file__).resolve().parent.parent
-CONFIG = "sample_tasks/configs/pretrain_span_corruption.gin"
+CONFIGS = "sample_tasks/configs"
+CONFIG = "pretrain_span_corruption.gin"
 SLICES = {1: "v4-8", 2: "v4-16", 4: "v4-32", 8: "v4-64"}
 _NAME = "t5x-run"
 
@@ -53,17 +54,17 @@ class Watch:
 def measure(hosts: int) -> tuple[float, int]:
     """Runs the config on a pod, and returns its seconds and the memory of a host."""
     from t5x_harness.runs.pool import run_specs
-    from t5x_harness.spec import Hosts, RunSpec
+    from t5x_harness.spec import Hosts, Imports, RunSpec
 
-    spec = RunSpec((CONFIG,), slice=SLICES[hosts], cwd=str(ROOT))
+    spec = RunSpec((CONFIG,), search_paths=(CONFIGS,), slice=SLICES[hosts], cwd=str(ROOT))
     spec = spec.with_settings(hosts=Hosts.EMULATED if hosts > 1 else Hosts.ONE)
-    waited: list[float] = []
+    waited: list[Imports] = []
     with tempfile.TemporaryDirectory() as folder:
         watch = Watch()
         (result,) = run_specs([spec], Path(folder), on_imports=waited.append)
         most = watch.end()
-    assert result.passed, result
-    return result.seconds - sum(waited), most
+    assert result.passed, [finding.message for stage in result.stages for finding in stage.findings]
+    return result.seconds - sum(each.seconds for each in waited), most
 
 
 def table(found: dict[int, list[tuple[float, int]]]) -> str:
