@@ -7,7 +7,7 @@ Each round measures one figure after another, so that a machine whose speed drif
 cold      `pytest -m smoke` on one config, with an empty compile cache
 further   the time that each config after the first adds to such a call: the difference between several and one
 resumed   the cold call with the stage resume, which trains twice more, in processes that are killed and restarted;
-          "resumed, warm" is the same as the next figure
+          "resumed, warm / warm" is the same ratio for the next figure
 warm      the cold call again, with the compile cache that it filled
 kept      the same in a shell of `t5x-harness warm`, which has already imported T5X
 processes `python -m t5x.train`, then `t5x.eval`, then `t5x.infer` on one config at the sizes that smoke shrinks it to,

@@ -199,6 +199,8 @@ def specs_of(arguments: argparse.Namespace, cwd: Path, reader: ConfigReader | No
       UsageError: there is nothing to run, or the arguments contradict each other.
       SettingsError: pyproject.toml or an environment variable has a mistake in it.
     """
+    from t5x_harness.gin.reading import ConfigReader
+
     if arguments.files and arguments.gin_file:
         raise UsageError(
             "FILE and --gin_file at once: each FILE is a run of its own, several --gin_file are one run; use either"
@@ -207,7 +209,7 @@ def specs_of(arguments: argparse.Namespace, cwd: Path, reader: ConfigReader | No
     named = arguments.files or arguments.gin_file
     try:
         configuration = configuration_of(vars(arguments), project, os.environ, cwd, cwd if named else project.root)
-        specs = tuple(_specs(configuration, arguments, reader))
+        specs = tuple(_specs(configuration, arguments, reader or ConfigReader()))
         configuration.check_goldens(specs)
     except SettingsError as error:
         raise UsageError(str(error)) from None
@@ -255,9 +257,7 @@ def checked_specs(arguments: argparse.Namespace, reader: ConfigReader | None = N
     return specs
 
 
-def _specs(
-    configuration: Configuration, arguments: argparse.Namespace, reader: ConfigReader | None
-) -> Iterator[RunSpec]:
+def _specs(configuration: Configuration, arguments: argparse.Namespace, reader: ConfigReader) -> Iterator[RunSpec]:
     if arguments.gin_file:
         runs = [(Path(arguments.gin_file[-1]).stem, configuration.spec(arguments.gin_file))]
     elif arguments.files:
@@ -270,15 +270,14 @@ def _specs(
         yield configuration.with_golden(spec, name) if keeps_plans else spec
 
 
-def _expanded(configuration: Configuration, names: Iterable[str], reader: ConfigReader | None) -> Iterator[str]:
+def _expanded(configuration: Configuration, names: Iterable[str], reader: ConfigReader) -> Iterator[str]:
     """Yields the files that the user named, with each folder replaced by the run configs below it.
 
     Prints the names of files that are left out.
     """
-    from t5x_harness.gin.reading import ConfigReader
     from t5x_harness.lint.classify import FileKind, classify_program
 
-    cwd, reader = configuration.cwd, reader or ConfigReader()
+    cwd = configuration.cwd
     for name in dict.fromkeys(names):
         if not name:
             raise UsageError("a FILE is empty: name a gin file or a folder, or give none for the project's runs")

@@ -91,7 +91,7 @@ class Conversions:
 
     def install(self) -> None:
         """Puts this before AutoGraph's own conversion."""
-        if not isinstance(self._convert.__self__, Conversions):  # it is not there yet
+        if not isinstance(getattr(self._convert, "__self__", None), Conversions):  # it is not there yet
             self._transpiler.transform_function = self.transform
 
     def transform(self, function: Any, context: Any) -> Any:

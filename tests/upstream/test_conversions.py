@@ -1,14 +1,13 @@
 """AutoGraph's conversions: made once, kept for later processes, and never taken from another user."""
 
 import errno
-import importlib.util
 import os
 import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
@@ -81,16 +80,13 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Process]:
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> ModuleType:
+def own(tmp_path: Path) -> SimpleNamespace:
     """A module of the user."""
     file = tmp_path / "own.py"
     file.write_text(SOURCE)
-    spec = importlib.util.spec_from_file_location("own", file)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    names: dict[str, Any] = {"__name__": "own", "__file__": str(file)}
+    exec(compile(SOURCE, file, "exec"), names)
+    return SimpleNamespace(**names)
 
 
 def results(function: Callable[..., Any]) -> list[int]:
@@ -99,7 +95,7 @@ def results(function: Callable[..., Any]) -> list[int]:
 
 def test_a_conversion_is_made_once_and_leaves_no_other_file(
     new_process: Callable[[], Process],
-    own: ModuleType,
+    own: SimpleNamespace,
     cache: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -118,7 +114,7 @@ def test_a_conversion_is_made_once_and_leaves_no_other_file(
 
 
 def test_functions_of_one_code_have_their_own_values_and_lambdas_of_one_line_are_told_apart(
-    new_process: Callable[[], Process], own: ModuleType
+    new_process: Callable[[], Process], own: SimpleNamespace
 ) -> None:
     for _ in range(2):
         process = new_process()
@@ -130,7 +126,7 @@ def test_functions_of_one_code_have_their_own_values_and_lambdas_of_one_line_are
 
 
 def test_an_error_in_a_kept_conversion_names_the_line_of_the_user(
-    new_process: Callable[[], Process], own: ModuleType
+    new_process: Callable[[], Process], own: SimpleNamespace
 ) -> None:
     for _ in range(2):
         process = new_process()
@@ -141,10 +137,9 @@ def test_an_error_in_a_kept_conversion_names_the_line_of_the_user(
 
 
 def test_a_function_whose_file_has_changed_is_converted_again(
-    new_process: Callable[[], Process], own: ModuleType
+    new_process: Callable[[], Process], own: SimpleNamespace
 ) -> None:
     new_process().convert(own.double)
-    assert own.__file__ is not None
     os.utime(own.__file__, ns=(1, 1))
     process = new_process()
     process.convert(own.double)
@@ -152,7 +147,7 @@ def test_a_function_whose_file_has_changed_is_converted_again(
 
 
 def test_nothing_is_kept_elsewhere_than_in_the_harness_s_own_cache(
-    new_process: Callable[[], Process], own: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_process: Callable[[], Process], own: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -174,7 +169,7 @@ def test_a_function_without_a_file_is_converted_as_ever(new_process: Callable[[]
 
 
 def test_a_full_disk_leaves_no_half_of_a_conversion(
-    new_process: Callable[[], Process], own: ModuleType, cache: Path, monkeypatch: pytest.MonkeyPatch
+    new_process: Callable[[], Process], own: SimpleNamespace, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(_: object, file: IO[bytes]) -> None:
         file.write(b"half")
@@ -185,7 +180,7 @@ def test_a_full_disk_leaves_no_half_of_a_conversion(
     assert list(cache.iterdir()) == []
 
 
-def test_half_a_file_is_replaced(new_process: Callable[[], Process], own: ModuleType, cache: Path) -> None:
+def test_half_a_file_is_replaced(new_process: Callable[[], Process], own: SimpleNamespace, cache: Path) -> None:
     new_process().convert(own.double)
     (file,) = cache.iterdir()
     whole = file.read_bytes()
@@ -198,7 +193,7 @@ def test_half_a_file_is_replaced(new_process: Callable[[], Process], own: Module
 
 
 def test_of_two_at_once_one_converts_and_the_other_takes_it(
-    new_process: Callable[[], Process], own: ModuleType
+    new_process: Callable[[], Process], own: SimpleNamespace
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
     one, other = new_process(), new_process()
@@ -215,7 +210,7 @@ def test_of_two_at_once_one_converts_and_the_other_takes_it(
 
 
 def test_whoever_waits_for_one_that_fails_converts_by_itself(
-    new_process: Callable[[], Process], own: ModuleType
+    new_process: Callable[[], Process], own: SimpleNamespace
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
     one, other = new_process(), new_process()
@@ -249,7 +244,7 @@ class _Attack:
 
 @pytest.mark.parametrize("owned", ["file", "folder", "folder above"])
 def test_nothing_is_unpickled_that_another_user_may_have_written(
-    new_process: Callable[[], Process], own: ModuleType, cache: Path, tmp_path: Path, owned: str
+    new_process: Callable[[], Process], own: SimpleNamespace, cache: Path, tmp_path: Path, owned: str
 ) -> None:
     path = {"folder": cache, "folder above": cache.parent}.get(owned)
     evidence = tmp_path / "evidence"
