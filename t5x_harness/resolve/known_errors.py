@@ -321,6 +321,13 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         "CKP32",
+        r"NOT_FOUND: .*?Error reading Byte range \[[\d, ]+\) of (gs://\S+?/checkpoint_\d+)/(state/\S+)",
+        "the checkpoint {1} has no {2}: it was removed while it was restored, or copied without this file",
+        "let the training keep more of them (utils.SaveCheckpointConfig.keep), evaluate with `t5x-harness auxiliary`, "
+        "which holds each checkpoint until its jobs have ended, or copy it again",
+    ),
+    KnownError(
+        "CKP32",
         r"No such object: (\S+?/checkpoint_\d+)/state/|NOT_FOUND: Error reading gs://(\S+?/checkpoint_\d+)/state/",
         "the checkpoint gs://{1}{2} was removed while it was restored",
         "let the training keep more of them (utils.SaveCheckpointConfig.keep), or evaluate with `t5x-harness "

@@ -332,6 +332,12 @@ REPORTED = {
         "CKP32",
         "the checkpoint gs://b/run/checkpoint_2 was removed while a host restored it",
     ),
+    'ValueError: NOT_FOUND: Error opening "zarr" driver: Error reading "target.scale/.zarray" in OCDBT database at '
+    "gs://b/run/checkpoint_2/state/: Error reading Byte range [0, 549) of gs://b/run/checkpoint_2/state/d/8e [": (
+        "CKP32",
+        "the checkpoint gs://b/run/checkpoint_2 has no state/d/8e: it was removed while a host restored it, or copied "
+        "without this file",
+    ),
     "ValueError: The checkpoint has no state of the input pipeline: /m/checkpoint_2/dataset/train_ds-000-of-001 is": (
         "CKP16",
         "the checkpoint /m/checkpoint_2 has no position in the data for host 0 of 1",

@@ -1,6 +1,9 @@
 """Checkpoints at gs:// and on disks that fail: what was reported saved is restored, and every refusal is named."""
 
+import re
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -149,14 +152,32 @@ def test_a_second_job_in_the_folder_makes_orbax_lose_what_the_first_one_reports_
     assert known(job(address)["error"])[0] == "CKP31"
 
 
+@pytest.mark.parametrize(
+    ("unread", "expected"),
+    [
+        ("state/_METADATA", r"the checkpoint \S+/checkpoint_2 was removed while it was restored"),
+        (
+            "state/d/",
+            r"the checkpoint \S+/checkpoint_2 has no state/d/\w+: it was removed while it was restored, or copied "
+            "without this file",
+        ),
+    ],
+)
 def test_a_training_that_keeps_one_checkpoint_removes_what_an_evaluation_restores(
-    job: Job, jobs: RunProcess, fake_gcs: FakeGcs, run_folder: tuple[str, Path]
+    job: Job, jobs: RunProcess, fake_gcs: FakeGcs, run_folder: tuple[str, Path], unread: str, expected: str
 ) -> None:
-    address, _ = run_folder
+    """The evaluation reads nothing that begins with ``unread`` before the checkpoint is removed."""
+    address, local = run_folder
     job(address, 2)
-    fake_gcs.stall(1, on="download", match="run/checkpoint_2/**", times=None)
-    code, message = known(jobs.call("evaluated", timeout=90, folder=address, step=2))
-    assert (code, message) == ("CKP32", f"the checkpoint {address}/checkpoint_2 was removed while it was restored")
+    fake_gcs.fail(503, on="download", match=f"run/checkpoint_2/{unread}**", times=None)
+    with ThreadPoolExecutor(1) as pool:
+        evaluated = pool.submit(jobs.call, "evaluated", timeout=90, folder=address, step=2)
+        while (local / "checkpoint_2").exists() and not evaluated.done():
+            time.sleep(0.05)
+        fake_gcs.clear()
+        code, message = known(evaluated.result())
+    assert code == "CKP32"
+    assert re.fullmatch(expected, message)
 
 
 def test_a_full_disk_is_named_and_the_checkpoint_before_is_restored(job: Job, tmp_path: Path) -> None:

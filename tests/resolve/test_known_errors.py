@@ -317,6 +317,13 @@ RECORDED = [
         "gs://b/run/checkpoint_2 was removed",
     ),
     (
+        'NOT_FOUND: Error opening "zarr" driver: Error reading "target.scale/.zarray" in OCDBT database at '
+        "gs://b/run/checkpoint_2/state/: Error reading Byte range [0, 549) of gs://b/run/checkpoint_2/state/d/8e "
+        "[tensorstore_spec='{}']",
+        "CKP32",
+        "the checkpoint gs://b/run/checkpoint_2 has no state/d/8e: it was removed while it was restored, or copied",
+    ),
+    (
         "{{function_node __wrapped__SerializeIterator_device_/job:localhost/replica:0/task:0/device:CPU:0}} PyFunc is "
         "stateful. [Op:SerializeIterator] name: ",
         "RUN01",
