@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from reporting import write_table
+from reporting import script, write_table
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -118,9 +118,7 @@ def measured(row: Row, mode: str, folder: Path) -> dict[str, float]:
     config = folder / "run.gin"
     config.write_text(text, encoding="utf-8")
     command = [
-        sys.executable,
-        "-m",
-        "t5x_harness",
+        script("t5x-harness"),
         "plan",
         str(config),
         f"--aot={mode}",

@@ -6,7 +6,6 @@ It needs 18 GB of disk in TMPDIR. Memory is the peak resident memory of each com
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from reporting import report
+from reporting import report, script
 
 from t5x_harness.conversion.architecture import Architecture, parameters
 from t5x_harness.conversion.stored import LazyArray, write_checkpoint
@@ -46,9 +45,9 @@ def random_array(shape: tuple[int, ...]) -> LazyArray:
 
 def convert(source: Path, form: str, output: Path) -> tuple[float, float]:
     """Returns the seconds that a conversion takes, and its peak memory in GB."""
-    words = [sys.executable, "-m", "t5x_harness", "convert", str(source), "--to", form, "--output", str(output)]
+    words = [script("t5x-harness"), "convert", str(source), "--to", form, "--output", str(output)]
     begin = time.perf_counter()
-    pid = os.spawnv(os.P_NOWAIT, sys.executable, words)
+    pid = os.spawnv(os.P_NOWAIT, words[0], words)
     _, status, usage = os.wait4(pid, 0)
     assert status == 0, words
     return time.perf_counter() - begin, usage.ru_maxrss * 1024 / GB

@@ -21,6 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reporting import script
+
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "sample_tasks" / "configs"
 KEPT = ROOT / "tests" / "reference" / "counts.json"
@@ -59,7 +61,7 @@ def risen(kept: Mapping[str, int], found: Mapping[str, int]) -> list[str]:
 
 
 def _report(config: Path, cache: Path) -> Any:
-    command = [str(Path(sys.executable).with_name("t5x-harness")), "run", str(config), "--timings", "--no-keep"]
+    command = [script("t5x-harness"), "run", str(config), "--timings", "--no-keep"]
     command += ["--format=json", "-q"]
     env = {**os.environ, "T5X_HARNESS_CACHE_DIR": str(cache), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)

@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from reporting import write_table
+from reporting import script, write_table
 
 CONFIGS = Path(__file__).resolve().parents[1] / "sample_tasks" / "configs"
 
@@ -111,7 +111,7 @@ def measured(row: Row, runtime: str) -> dict[str, dict[str, float]]:
         config = Path(folder) / "run.gin"
         config.write_text(row.text, encoding="utf-8")
         command = [
-            *(sys.executable, "-m", "t5x_harness", "plan", str(config), "--aot=full", "--slice=v3-8"),
+            *(script("t5x-harness"), "plan", str(config), "--aot=full", "--slice=v3-8"),
             *("--format=json", "-q", f"--t5x-runtime={runtime}", f"--gin_search_paths={CONFIGS}"),
         ]
         folders = os.environ["T5X_HARNESS_TEST_T5X"]

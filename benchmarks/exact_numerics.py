@@ -11,12 +11,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from reporting import report
+from reporting import report, script
 
 REFERENCE = Path(__file__).resolve().parent.parent / "tests" / "reference"
 CONFIG = json.loads((REFERENCE / "trajectories" / "t5_1_1.json").read_text())["gin"]
@@ -28,7 +27,7 @@ FAST = (
 
 def run(folder: Path, *options: str) -> tuple[float, dict[str, float]]:
     """Runs the config with an empty compile cache; returns the seconds, and the training losses by step."""
-    command = [sys.executable, "-m", "t5x_harness", "run", "config.gin", f"--python-path={REFERENCE}", "--full-size"]
+    command = [script("t5x-harness"), "run", "config.gin", f"--python-path={REFERENCE}", "--full-size"]
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
         subprocess.run(

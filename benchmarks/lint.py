@@ -28,7 +28,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from reporting import report
+from reporting import report, script
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "sample_tasks" / "configs"
@@ -74,8 +74,8 @@ def write_long_config(file: Path) -> None:
 def measure() -> dict[str, float]:
     """Makes one round."""
     python = [sys.executable, "-c"]
-    lint = [str(Path(sys.executable).with_name("t5x-harness")), "lint", f"--gin_search_paths={CONFIGS}"]
-    bare = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "-q"]
+    lint = [script("t5x-harness"), "lint", f"--gin_search_paths={CONFIGS}"]
+    bare = [script("pytest"), "-p", "no:cacheprovider", "--collect-only", "-q"]
     collect = [*bare, "-p", "t5x_harness.plugin"]
     with tempfile.TemporaryDirectory() as name:
         folder, empty = Path(name, "configs"), Path(name, "empty")

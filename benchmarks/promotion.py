@@ -24,7 +24,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from reporting import report
+from reporting import report, script
 from smoke import CONFIGS, call
 
 CONFIG = "finetune_sums.gin"
@@ -37,7 +37,7 @@ def test_training(t5x_run):
     result = t5x_run("{CONFIG}")
     assert result.steps == 10_004 and len(result.metrics["train/loss"]) == 4
 """
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+PYTEST = (script("pytest"), "-q", "-p", "no:cacheprovider")
 SMOKE = (*PYTEST, "-m", "smoke")
 PROMOTED = (*PYTEST, "-m", "tpu", "--t5x-vertex=emulated")
 STATE_SECONDS = 0.005

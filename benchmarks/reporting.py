@@ -5,12 +5,18 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["report", "write_table"]
+__all__ = ["report", "script", "write_table"]
 
 os.environ["T5X_HARNESS_KEEP"] = "0"  # no figure depends on what an earlier call has left
+
+
+def script(name: str) -> str:
+    """Returns a program of this environment; ``python -m`` would import what is in the working directory instead."""
+    return str(Path(sys.executable).with_name(name))
 
 
 def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, description: str) -> None:

@@ -13,11 +13,10 @@ Figures are medians over the rounds; ratios are made inside each round first.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
 
-from reporting import report
+from reporting import report, script
 from smoke import CONFIGS, FIRST, ROOT, call
 
 SLICES = ("v3-8", "v2-128", "v3-512")
@@ -26,7 +25,7 @@ MACHINES = {"v3-8": ("TPU_V3", 8), "v2-128": ("TPU_V2", 128)}
 BATCHES = ("BATCH_SIZE = 512", "infer_eval/utils.DatasetConfig.batch_size = 512")
 
 
-PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider")
+PYTEST = (script("pytest"), "-q", "-p", "no:cacheprovider")
 TEST = f"""
 import pytest
 

@@ -29,7 +29,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from reporting import report
+from reporting import report, script
 
 ROOT = Path(__file__).resolve().parent.parent
 CONFIGS = ROOT / "sample_tasks" / "configs"
@@ -68,7 +68,7 @@ def call(command: Sequence[str], cache: Path, folder: Path, variables: Mapping[s
 def smoke(names: Iterable[str], cache: Path, variables: Mapping[str, str] | None = None, *options: str) -> float:
     """Returns the seconds of one pytest call on these configs."""
     files = [str(CONFIGS / name) for name in names]
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cacheprovider", *options, *files]
+    command = [script("pytest"), "-q", "-m", "smoke", "-p", "no:cacheprovider", *options, *files]
     return call(command, cache, ROOT, variables)
 
 
@@ -76,7 +76,7 @@ def smoke(names: Iterable[str], cache: Path, variables: Mapping[str, str] | None
 def kept_worker(cache: Path, folder: Path) -> Iterator[Mapping[str, str]]:
     """Starts a shell of ``t5x-harness warm``; yields its variables, once it has imported T5X."""
     lines = folder / "warm.env"
-    command = [str(Path(sys.executable).with_name("t5x-harness")), "warm", f"--env-file={lines}"]
+    command = [script("t5x-harness"), "warm", f"--env-file={lines}"]
     env = {**os.environ, "T5X_HARNESS_CACHE_DIR": str(cache), "TF_CPP_MIN_LOG_LEVEL": "3"}
     with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as process:
         try:
@@ -93,7 +93,7 @@ def kept_worker(cache: Path, folder: Path) -> Iterator[Mapping[str, str]]:
 
 def t5x(mode: str, gin: str, bindings: Iterable[str], folder: Path) -> float:
     """Returns the seconds of one T5X process, without a compile cache."""
-    harness = [str(Path(sys.executable).with_name("t5x-harness")), "exec", "--slice", "v3-8", "--"]
+    harness = [script("t5x-harness"), "exec", "--slice", "v3-8", "--"]
     program = [sys.executable, "-m", f"t5x.{mode}", f"--gin_search_paths={CONFIGS}", f"--gin_file={gin}"]
     return call([*harness, *program, *(f"--gin.{binding}" for binding in bindings)], Path("off"), folder)
 
@@ -119,7 +119,7 @@ def plugin_milliseconds() -> float:
     """Returns the milliseconds to import the plugin after pytest's own imports."""
     program = "import pytest, _pytest.config, t5x_harness.plugin"
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-P", "-X", "importtime", "-c", program], capture_output=True, text=True, check=True
     )
     line = next(line for line in done.stderr.splitlines() if re.search(r"\|\s+t5x_harness\.plugin$", line))
     return int(line.split("|")[1]) / 1000

@@ -14,14 +14,13 @@ Figures are medians over the rounds; ratios are made inside each round first.
 from __future__ import annotations
 
 import functools
-import sys
 import tempfile
 from pathlib import Path
 
-from reporting import report
+from reporting import report, script
 from smoke import CONFIGS, FIRST, ROOT, call
 
-SMOKE = (sys.executable, "-m", "pytest", "-q", "-m", "smoke", "-p", "no:cacheprovider", str(CONFIGS / FIRST))
+SMOKE = (script("pytest"), "-q", "-m", "smoke", "-p", "no:cacheprovider", str(CONFIGS / FIRST))
 
 
 def smoke(cache: Path, *, folder: str | None) -> float:

@@ -23,7 +23,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from urllib.parse import quote
 
 import faults
 from memory import private_bytes
-from reporting import write_table
+from reporting import script, write_table
 
 MARK = "T5X_HARNESS_SOAK"
 """A variable that every process of a soak has, however it came to be."""
@@ -276,7 +275,7 @@ def served(hours: float, seed: int) -> dict[str, str]:
     with tempfile.TemporaryDirectory() as name:
         root, variables = Path(name, "root"), Path(name, "google.env")
         mark = f"serve-{os.getpid()}"
-        command = [sys.executable, "-m", "t5x_harness", "serve", f"--root={root}", f"--env-file={variables}"]
+        command = [script("t5x-harness"), "serve", f"--root={root}", f"--env-file={variables}"]
         (tmp := Path(name, "tmp")).mkdir()
         environment = {**os.environ, MARK: mark, "TMPDIR": str(tmp)}
         server = subprocess.Popen([*command, "--create-buckets"], env=environment, stderr=subprocess.DEVNULL)
