@@ -19,7 +19,14 @@ def script(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
 
 
-def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, description: str) -> None:
+def report(
+    name: str,
+    measure: Callable[[], dict[str, float]],
+    *,
+    rounds: int,
+    description: str,
+    warm_up: Callable[[], object] | None = None,
+) -> None:
     """Runs the command line of a benchmark.
 
     Args:
@@ -27,11 +34,14 @@ def report(name: str, measure: Callable[[], dict[str, float]], *, rounds: int, d
       measure: makes one round; returns seconds, ratios (``a / b``) or another unit that the name contains: ``c (ms)``.
       rounds: the default number of rounds.
       description: the text of ``--help``.
+      warm_up: is called before the first round, so that no round pays for what the first call ever compiles and reads.
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--write", type=Path, help="Markdown file whose table between the two markers is replaced")
     arguments = parser.parse_args()
+    if warm_up is not None:
+        warm_up()
     measured = []
     for number in range(arguments.rounds):
         measured.append(measure())

@@ -188,6 +188,7 @@ def _restored(folder: str) -> Iterator[None]:
         gin.config._INVERSE_REGISTRY,
     ]
     before = [dict(table) for table in tables]
+    modules = set(sys.modules)
     selectors, caches = set(dict(gin.config._REGISTRY.items())), list(seqio.get_global_cache_dirs())
     importlib.invalidate_caches()
     try:
@@ -200,9 +201,9 @@ def _restored(folder: str) -> Iterator[None]:
             table.clear()
             table.update(content)
         seqio.set_global_cache_dirs(caches)
-        own = [name for name, module in sys.modules.items() if _is_below(module, folder)]
-        for name in own:
-            del sys.modules[name]
+        for name in set(sys.modules) - modules:
+            if _is_below(sys.modules[name], folder):
+                del sys.modules[name]
 
 
 def _is_below(module: Any, folder: str) -> bool:

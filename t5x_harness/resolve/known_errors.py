@@ -315,23 +315,20 @@ KNOWN_ERRORS = (
     KnownError(
         "RUN01",
         r"Error writing \S+ in OCDBT database at (\S+?/checkpoint_\d+)/\S*: Non-unique file id",
-        "{1} could not be saved: the bucket refused the precondition of an upload (412), and tensorstore took the file "
-        "for another writer's",
+        "{1} could not be saved: the bucket refused the precondition of an upload (412), as of another writer",
         "start the job again: it goes on from the checkpoint before",
     ),
     KnownError(
         "CKP32",
         r"NOT_FOUND: .*?Error reading Byte range \[[\d, ]+\) of (gs://\S+?/checkpoint_\d+)/(state/\S+)",
         "the checkpoint {1} has no {2}: it was removed while it was restored, or copied without this file",
-        "let the training keep more of them (utils.SaveCheckpointConfig.keep), evaluate with `t5x-harness auxiliary`, "
-        "which holds each checkpoint until its jobs have ended, or copy it again",
+        "raise utils.SaveCheckpointConfig.keep, evaluate with `t5x-harness auxiliary`, or copy the checkpoint again",
     ),
     KnownError(
         "CKP32",
         r"No such object: (\S+?/checkpoint_\d+)/state/|NOT_FOUND: Error reading gs://(\S+?/checkpoint_\d+)/state/",
         "the checkpoint gs://{1}{2} was removed while it was restored",
-        "let the training keep more of them (utils.SaveCheckpointConfig.keep), or evaluate with `t5x-harness "
-        "auxiliary`, which holds each checkpoint until its jobs have ended",
+        "raise utils.SaveCheckpointConfig.keep, or let `t5x-harness auxiliary` evaluate: it holds each checkpoint",
     ),
     KnownError(
         "RUN01",
@@ -342,12 +339,10 @@ KNOWN_ERRORS = (
     ),
     KnownError(
         "CKP16",
-        # The embedded T5X's words, and TensorFlow's.
         r"(?:of the input pipeline: |matching files for )(\S+?/checkpoint_\d+)/dataset/(?:process_\S+?/)?"
         r"train_ds-0*(\d+)-of-0*(\d+)\b",
         "{1} has no position in the data for host {2} of {3}: other hosts saved it, or save_dataset was off",
-        "go on with as many hosts as saved it; or set utils.SaveCheckpointConfig.save_dataset = False, and the data "
-        "begins anew",
+        "go on with as many hosts, or set utils.SaveCheckpointConfig.save_dataset = False: the data then begins anew",
     ),
     KnownError(
         "RUN01",

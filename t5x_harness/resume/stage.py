@@ -36,10 +36,11 @@ def compare_run(
       WorkerError: a process ended without a fault; in a campaign, that is a finding.
     """
     comparer = Comparer(spec, restart, metrics)
+    report = comparer.new_report()  # before the wait for the training, which is a part of the stage's time
     seed = spec.settings.campaign
     if seed is None:
-        return comparer.compare(restart.result()).report.result()
-    report, outcomes = comparer.new_report(), []
+        return comparer.compare(restart.result(), report).report.result()
+    outcomes = []
     for number in range(len(restart.faults)):
         outcomes.append(comparer.compare_in_campaign(number))
         tell(number + 1, outcomes[-1].line)
@@ -68,21 +69,20 @@ class Comparer:
 
     def compare_in_campaign(self, number: int) -> FaultOutcome:
         """Compares the training of one fault of several, and removes its folder if nothing was found."""
-        fault = self._restart.faults[number]
+        fault, report = self._restart.faults[number], self.new_report()
         try:
             restarted = self._restart.result(number)
         except WorkerError as error:
-            report = self.new_report()
             report.find("RUN07", f"a restarted training did not come to its end: {error}", fix="see its log")
             return FaultOutcome(fault, report)
-        outcome = self.compare(restarted)
+        outcome = self.compare(restarted, report)
         if not outcome.failed:
             self._repeater.remove(restarted.name)
         return outcome
 
-    def compare(self, restarted: Restarted) -> FaultOutcome:
-        """Compares one training."""
-        report, repeater, training = self.new_report(), self._repeater, self._repeater.training
+    def compare(self, restarted: Restarted, report: StageReport) -> FaultOutcome:
+        """Compares one training, and adds what is found to a report."""
+        repeater, training = self._repeater, self._repeater.training
         report.facts += restarted.facts
         if restarted.finding is not None:
             report.end(restarted.finding)

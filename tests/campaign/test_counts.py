@@ -20,6 +20,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Check:
     """Runs the script on a report, with kept numbers."""
 
     def run(counts: dict[str, int], *, python: str = "", option: str = "--check") -> int:
+        monkeypatch.syspath_prepend(SCRIPT.parent)  # where Python finds what the script imports
         script = runpy.run_path(str(SCRIPT))
         names: dict[str, Any] = script["main"].__globals__
         kept = {"versions": {**script["versions"](), **({"python": python} if python else {})}, "counts": counts}
