@@ -12,9 +12,9 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 def test_interrupted_runs_of_one_session_leave_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     script = runpy.run_path(str(BENCHMARKS / "soak.py"))
-    first, *_, last = runs = list(script["soak"](4, 4, {"infer": 1}, each=2))
+    first, *_, last = runs = list(script["soak"](6, 4, {"infer": 1}, each=3))
     assert [run.wrong for run in runs] == ["", ""]
-    assert [len(run.outcomes) for run in runs] == [2, 2]
+    assert [len(run.outcomes) for run in runs] == [3, 3]
     assert (last.left.processes, last.left.ports, last.left.entries) == (
         first.left.processes,
         first.left.ports,

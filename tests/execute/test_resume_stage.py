@@ -2,12 +2,14 @@
 
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from local_run import LocalRun
 
+from t5x_harness.findings.stage_report import StageReport
+from t5x_harness.resume.campaign import FaultOutcome, summarize
 from t5x_harness.spec import Fault, Finding, Outcome, Severity, Stage, StageResult
 
 Backend = Callable[..., LocalRun]
@@ -70,20 +72,38 @@ def test_without_the_position_of_the_data_it_is_said_what_cannot_repeat(resumed:
 @pytest.mark.journey
 def test_however_and_whenever_it_ends_it_goes_on(resumed: Resumed, monkeypatch: pytest.MonkeyPatch) -> None:
     """One training is compared with several that are ended, each in another way or at another moment."""
+    taken = "before the batch of step 4 was taken, with checkpoint_0, checkpoint_2"
     ended = {
-        "during=commit,how=kill": "RES03, lost 2 steps",
-        "during=step,how=term,at_step=3": "equal, lost 1 step",
-        "during=step,how=stop": "equal, lost 1 step",
-        "during=step,how=gil,grace=1": "equal, lost 1 step",
-        "during=restore,how=kill": "equal, lost 1 step",
-        "during=compile,how=kill": "equal, lost 1 step",
+        "during=commit,how=kill": (
+            "RES03, lost 2 steps",
+            "by kill, when checkpoint_2 was about to become complete, with checkpoint_0",
+        ),
+        "during=step,how=term,at_step=3": ("equal, lost 1 step", f"by term, {taken}"),
+        "during=step,how=stop": ("equal, lost 1 step", f"by stop, {taken}"),
+        "during=step,how=gil,grace=1": ("equal, lost 1 step", f"by gil, {taken}"),
+        "during=restore,how=kill": (
+            "equal, lost 1 step",
+            "by kill, while a checkpoint was read, with checkpoint_0, checkpoint_2",
+        ),
+        "during=compile,how=kill": (
+            "equal, lost 1 step",
+            "by kill, while the train step was compiled, with checkpoint_0, checkpoint_2",
+        ),
     }
     faults = [Fault.from_text(text) for text in ended]
+    compared: list[FaultOutcome] = []
+
+    def summarized(outcomes: Sequence[FaultOutcome], seed: int, report: StageReport) -> None:
+        compared.extend(outcomes)
+        summarize(outcomes, seed, report)
+
     monkeypatch.setattr("t5x_harness.resume.campaign.draw", lambda seed, times, training: faults)
+    monkeypatch.setattr("t5x_harness.resume.stage.summarize", summarized)
     result = resumed(campaign=0, times=len(faults))
     assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
     said = [text.partition(": ") for name, text in result.facts if name.startswith("fault ")]
-    assert {fault: outcome for fault, _, outcome in said} == ended
+    ways = [dict(outcome.report.facts)["ended"] for outcome in compared]
+    assert {fault: (text, way) for (fault, _, text), way in zip(said, ways, strict=True)} == ended
 
 
 @pytest.mark.journey
