@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -105,10 +106,27 @@ def hermetic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
-def pytester(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """Returns pytest's pytester, which drops the session's options, with the options that all test sessions need."""
+def imported_meanwhile() -> Iterator[dict[str, ModuleType]]:
+    """Puts modules back that pytester has removed: libraries with native parts cannot be imported a second time."""
+    modules: dict[str, ModuleType] = {}
+    yield modules
+    for name, module in modules.items():
+        sys.modules.setdefault(name, module)
+
+
+@pytest.fixture
+def pytester(
+    imported_meanwhile: dict[str, ModuleType], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[pytest.Pytester]:
+    """Yields pytest's pytester, which drops the session's options, with the options that all test sessions need."""
     monkeypatch.setenv("PYTEST_ADDOPTS", FOREIGN)
-    return pytester
+    yield pytester
+    own = str(pytester.path)
+    imported_meanwhile.update(
+        (name, module)
+        for name, module in sys.modules.items()
+        if not str(getattr(module, "__file__", None) or "").startswith(own)
+    )
 
 
 @pytest.fixture(scope="session")
