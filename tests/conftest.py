@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 import t5x_in_use
+from module_places import places_of
 
 from t5x_harness.runs.pool import worker_for
 from t5x_harness.variables import WORKER_SOCKET_VARIABLE
@@ -120,13 +121,12 @@ def pytester(
 ) -> Iterator[pytest.Pytester]:
     """Yields pytest's pytester, which drops the session's options, with the options that all test sessions need."""
     monkeypatch.setenv("PYTEST_ADDOPTS", FOREIGN)
+    before = set(sys.modules)
     yield pytester
-    own = str(pytester.path)
-    imported_meanwhile.update(
-        (name, module)
-        for name, module in sys.modules.items()
-        if not str(getattr(module, "__file__", None) or "").startswith(own)
-    )
+    for name in set(sys.modules) - before:
+        places = places_of(sys.modules[name])  # what a test puts in place of a module has none
+        if places and not any(place.is_relative_to(pytester.path) for place in places):
+            imported_meanwhile[name] = sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 import t5x_in_use
 from local_run import LocalRun
+from module_places import places_of
 
 from t5x_harness.findings.rule import FILES
 from t5x_harness.spec import RunResult, RunSettings, RunSpec, Stage
@@ -202,10 +202,5 @@ def _restored(folder: str) -> Iterator[None]:
             table.update(content)
         seqio.set_global_cache_dirs(caches)
         for name in set(sys.modules) - modules:
-            if _is_below(sys.modules[name], folder):
+            if any(place.is_relative_to(folder) for place in places_of(sys.modules[name])):
                 del sys.modules[name]
-
-
-def _is_below(module: Any, folder: str) -> bool:
-    places = itertools.chain([getattr(module, "__file__", None)], list(getattr(module, "__path__", None) or ()))
-    return any(place is not None and Path(place).is_relative_to(folder) for place in places)

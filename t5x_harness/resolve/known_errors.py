@@ -315,7 +315,7 @@ KNOWN_ERRORS = (
     KnownError(
         "RUN01",
         r"Error writing \S+ in OCDBT database at (\S+?/checkpoint_\d+)/\S*: Non-unique file id",
-        "{1} could not be saved: the bucket refused the precondition of an upload (412), as of another writer",
+        "{1} could not be saved: an upload was refused (412), as if another job had written the file",
         "start the job again: it goes on from the checkpoint before",
     ),
     KnownError(
@@ -342,7 +342,7 @@ KNOWN_ERRORS = (
         r"(?:of the input pipeline: |matching files for )(\S+?/checkpoint_\d+)/dataset/(?:process_\S+?/)?"
         r"train_ds-0*(\d+)-of-0*(\d+)\b",
         "{1} has no position in the data for host {2} of {3}: other hosts saved it, or save_dataset was off",
-        "go on with as many hosts, or set utils.SaveCheckpointConfig.save_dataset = False: the data then begins anew",
+        "go on with the hosts that saved it, or set utils.SaveCheckpointConfig.save_dataset = False: data begins anew",
     ),
     KnownError(
         "RUN01",

@@ -162,6 +162,7 @@ def test_a_second_job_in_the_folder_makes_orbax_lose_what_the_first_one_reports_
             "without this file",
         ),
     ],
+    ids=["metadata", "arrays"],
 )
 def test_a_training_that_keeps_one_checkpoint_removes_what_an_evaluation_restores(
     job: Job, jobs: RunProcess, fake_gcs: FakeGcs, run_folder: tuple[str, Path], unread: str, expected: str
