@@ -1,22 +1,19 @@
 """Repeats a run's training in processes of their own, which a fault may end."""
 
 import collections
-import contextlib
 import dataclasses
 import shutil
-import threading
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from t5x_harness.buckets.checkpoints import finished_checkpoints
 from t5x_harness.buckets.folders import LocalFolder
 from t5x_harness.resume.history import History
+from t5x_harness.resume.life import Life, TrainingEnd, WaitingLife
 from t5x_harness.slices.slice import get_slice
-from t5x_harness.spec import Fault, Finding, Hosts, Mode, RunSpec, Stage
+from t5x_harness.spec import Fault, Hosts, Mode, RunSpec, Stage
 from t5x_harness.system.closing import Closing
 from t5x_harness.system.decode import JsonValue
-from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import RunProcess
 
 FACTORY = "t5x_harness.resume.training:Training"
@@ -70,23 +67,6 @@ class Repeatable(JsonValue):
     checkpoint: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainingEnd:
-    """How a training ended.
-
-    Attributes:
-      moment: what it did when the fault came, in words; empty if none came.
-      how: how it ended, in words; empty if it trained to its last step.
-      finding: the mistake that ended it; None if none did.
-      metrics: the scalars in MODEL_DIR by tag and step, if it trained to its last step.
-    """
-
-    moment: str
-    how: str
-    finding: Finding | None = None
-    metrics: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
-
-
 class Start(Protocol):
     """Starts a process of a run."""
 
@@ -116,17 +96,20 @@ class Repeater(Closing):
         self._start = start
         self._workspace = workspace
         self._timeout = timeout
-        self._process: RunProcess | None = None
-        self._lives = collections.Counter[str]()
+        self._begun = collections.Counter[str]()
+        self._lives: list[Life] = []
+        self._next: WaitingLife | None = None
         self._closed = False
 
     def close(self) -> None:
-        """Ends the process at work; none is started any more. May be called again."""
+        """Ends the processes at work; none is started any more. May be called again."""
         self._closed = True
-        if (process := self._process) is not None:
-            process.close()
+        for life in list(self._lives):
+            life.close()
 
-    def train(self, name: str, fault: Fault | None = None, at_step: int = 0, on: str | None = None) -> TrainingEnd:
+    def train(
+        self, name: str, fault: Fault | None = None, at_step: int = 0, on: str | None = None, *, again: bool = False
+    ) -> TrainingEnd:
         """Trains in a folder, from the newest checkpoint in it.
 
         Args:
@@ -134,12 +117,36 @@ class Repeater(Closing):
           fault: the fault that ends it; None for none.
           at_step: the first step at which the fault's moment counts.
           on: another slice, or number of partitions; None for the run's own.
+          again: whether the call that follows the fault goes on with this training, as it is. Its process may then
+            start beside this one, and waits for that call before it looks for a checkpoint.
 
         Raises:
           WorkerError: the process ended without a fault.
         """
-        self._lives[name] += 1
-        folder = self._workspace / Stage.RESUME.value
+        if self._next is not None:
+            waiting, self._next = self._next, None
+            return waiting.train()
+        again = again and self.spec.settings.hosts is Hosts.ONE
+
+        def start_next() -> None:
+            if again and self._next is None:
+                permit = self._folder / f"{name}-permit-{self._begun[name] + 1}"
+                self._next = WaitingLife(self._life(name), permit)
+
+        came = False
+        try:
+            with self._life(name, fault, at_step, on) as life:
+                end = life.train(start_next)
+            came = bool(end.moment) and end.finding is None
+            return end
+        finally:
+            if not came and self._next is not None:
+                self._next.close()
+                self._next = None
+
+    def _life(self, name: str, fault: Fault | None = None, at_step: int = 0, on: str | None = None) -> Life:
+        """Starts a process of a training."""
+        self._begun[name] += 1
         spec, training = self.spec, self.training
         bindings = (*spec.bindings, *training.bindings, f"{training.output} = {self.address(name)!r}")
         if on is not None:
@@ -154,40 +161,22 @@ class Repeater(Closing):
         )
         spec = dataclasses.replace(spec, bindings=bindings)
         factory = FACTORY if self.training.mode is Mode.TRAIN else _OF_RESULTS
-        process = self._start(factory, folder / f"{name}-run", spec, training=training.to_json())
-        self._process = process
+        process = self._start(factory, self._folder / f"{name}-run", spec, training=training.to_json())
+        arguments = {
+            "record": str(self.record(name)),
+            "life": self._begun[name],
+            "local": str(self.local(name)),
+            "at_step": at_step,
+        }
+        life = Life(process, arguments, self._timeout, fault)
+        self._lives.append(life)
         if self._closed:
-            process.close()
-        moments: list[str] = []
-        with process, contextlib.ExitStack() as timers:
+            life.close()
+        return life
 
-            def note(event: Mapping[str, Any]) -> None:
-                if "fault" not in event:
-                    return
-                moments.append(event["fault"])
-                assert fault is not None
-                timer = threading.Timer(fault.grace, process.close)
-                timers.callback(timer.cancel)
-                timer.start()
-
-            try:
-                ended: Mapping[str, Any] = process.call(
-                    "train",
-                    timeout=self._timeout,
-                    on_progress=note,
-                    record=str(self.record(name)),
-                    life=self._lives[name],
-                    local=str(self.local(name)),
-                    fault=None if fault is None else fault.to_json(),
-                    at_step=at_step,
-                )
-            except RunDied:
-                if not moments:
-                    raise
-                return TrainingEnd(moments[0], "")
-        found = Finding.from_json(ended["finding"]) if "finding" in ended else None
-        how = f"it ended by itself ({ended['ended']})" if "ended" in ended else ""
-        return TrainingEnd(next(iter(moments), ""), how, found, ended.get("metrics", {}))
+    @property
+    def _folder(self) -> Path:
+        return self._workspace / Stage.RESUME.value
 
     def address(self, name: str) -> str:
         """Returns the folder that a training writes into, as passed to T5X; it is of the same kind as the run's own."""
@@ -197,11 +186,11 @@ class Repeater(Closing):
         """Returns the same folder on this machine's disk."""
         if self.training.is_in_bucket:
             return Path(f"{self.training.local}-{name}")
-        return self._workspace / Stage.RESUME.value / name
+        return self._folder / name
 
     def record(self, name: str) -> Path:
         """Returns the file that a training is recorded in."""
-        return self._workspace / Stage.RESUME.value / f"{name}.jsonl"
+        return self._folder / f"{name}.jsonl"
 
     def history(self, name: str) -> History:
         """Returns what a training recorded."""
@@ -209,7 +198,7 @@ class Repeater(Closing):
 
     def remove(self, name: str) -> None:
         """Removes a training's folders."""
-        for folder in (self.local(name), self._workspace / Stage.RESUME.value / f"{name}-run"):
+        for folder in (self.local(name), self._folder / f"{name}-run"):
             shutil.rmtree(folder, ignore_errors=True)
 
     def unfinished(self, name: str) -> list[str]:

@@ -5,7 +5,8 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 
-from t5x_harness.resume.repeater import Repeatable, Repeater, TrainingEnd
+from t5x_harness.resume.life import TrainingEnd
+from t5x_harness.resume.repeater import Repeatable, Repeater
 from t5x_harness.slices.slice import SliceError, get_slice
 from t5x_harness.spec import Fault, Finding, Hosts, Mode, Moment, RunSpec, Severity, Stage
 from t5x_harness.system.closing import Closing
@@ -103,7 +104,7 @@ def _restarted(repeater: Repeater, done: Restarted) -> Restarted:
         done.finding = _no_fault(message, f"order it for a step from {training.first_step} to {last - 1}")
         return done
     for ordered in (Fault(during=moments[0]), fault) if fault.during.follows_restart else (fault,):
-        end = repeater.train(done.name, ordered, at_step)
+        end = repeater.train(done.name, ordered, at_step, again=ordered is fault and fault.on is None)
         if not end.moment and end.finding is None:
             message = f"{ordered} did not come before the end"
             done.finding = _no_fault(message, "order it for a moment and a step that comes")

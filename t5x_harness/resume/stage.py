@@ -9,7 +9,8 @@ from t5x_harness.resume.agreement import disagreements
 from t5x_harness.resume.campaign import FaultOutcome, summarize
 from t5x_harness.resume.comparison import Expected, compare, scalar_differences
 from t5x_harness.resume.history import History
-from t5x_harness.resume.repeater import Repeater, TrainingEnd, complete_checkpoints
+from t5x_harness.resume.life import TrainingEnd
+from t5x_harness.resume.repeater import Repeater, complete_checkpoints
 from t5x_harness.resume.restart import Restart, Restarted, in_words
 from t5x_harness.resume.results import Results, compare_results
 from t5x_harness.spec import Mode, RunSpec, Stage, StageResult

@@ -1,5 +1,6 @@
 """A training at the sizes of a run's own stages, in a process of its own, which may be ended on the way."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,13 @@ from t5x_harness.resume.injection import Injector
 from t5x_harness.resume.repeater import Repeatable
 from t5x_harness.spec import Fault, Stage
 from t5x_harness.upstream.jax import use_tpu_numerics
-from t5x_harness.upstream.t5x import install_mesh
+from t5x_harness.upstream.t5x import before_finding, install_mesh
 
 if TYPE_CHECKING:
     from t5x_harness.execute.prepare import RunData
     from t5x_harness.gin.config import GinConfig
+
+_POLL_SECONDS = 0.01
 
 
 class Training:
@@ -35,8 +38,13 @@ class Training:
         self._training = Repeatable.from_json(argument["training"])
         install_mesh(self._run.slice, self._training.data_axis)
 
-    def train(self, record: str, life: int, local: str, fault: dict[str, Any] | None, at_step: int) -> dict[str, Any]:
+    def train(
+        self, record: str, life: int, local: str, fault: dict[str, Any] | None, at_step: int, permit: str
+    ) -> dict[str, Any]:
         """Trains from the newest checkpoint in MODEL_DIR to the last step.
+
+        It reports ``{"looks": True}`` before it looks for that checkpoint, if nothing of the user's may have read
+        MODEL_DIR before.
 
         Args:
           record: the file that the training is recorded in; of a host other than the first, beside it.
@@ -44,6 +52,7 @@ class Training:
           local: MODEL_DIR on this machine's disk.
           fault: the fault that ends it, here or on another host, as JSON; None for none.
           at_step: the first step at which the fault's moment counts.
+          permit: a file that is awaited before MODEL_DIR is read; empty not to wait.
 
         Returns:
           ``metrics``, the scalars in MODEL_DIR by tag and step; or ``finding``, the mistake that ended it, as JSON.
@@ -56,6 +65,7 @@ class Training:
         comes = ordered is not None and ordered.host in (None, run.host)
         injector = Injector(ordered, at_step, self._announce) if ordered is not None and comes else None
         self._life = life
+        self._permit = Path(permit) if permit else None
         try:
             use_tpu_numerics(run.spec.settings.tpu_numerics)
             with as_t5x(run.spec, run.runtime.location):
@@ -75,14 +85,24 @@ class Training:
         """Calls T5X's own function."""
         import gin
         from t5x import train as train_module
+        from t5x import utils
 
         from t5x_harness.execute.record import Recorder
 
         trainer_cls = config.build("trainer_cls")
         recorder = Recorder(of_host(record, self._run.host), injector, self._life)
+        readers = [config.build(name) for name in ("get_dataset_fn", "train_eval_get_dataset_fn")]
+        if all(read is None or read.__module__ == utils.__name__ for read in readers):
+            before_finding(utils, self._look)
         gin.get_configurable(train_module.train)(
             **({} if trainer_cls is None else {"trainer_cls": recorder.watch(trainer_cls)})
         )
+
+    def _look(self) -> None:
+        """Reports that training is about to look for its checkpoint, and waits until it may."""
+        self._run.progress({"stage": Stage.RESUME.value, "looks": True})
+        while self._permit is not None and not self._permit.exists():
+            time.sleep(_POLL_SECONDS)
 
     def _announce(self, when: str) -> None:
         self._run.progress({"stage": Stage.RESUME.value, "fault": when})

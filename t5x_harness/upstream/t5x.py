@@ -22,6 +22,9 @@ MESH_FUNCTIONS = ("default_mesh", "get_mesh", "with_sharding_constraint")
 RESTORING = "create_checkpoint_manager_and_restore"
 """The function of ``t5x.utils`` with which train, eval and infer restore checkpoints."""
 
+FINDING = "get_first_valid_restore_config_and_paths"
+"""The function of ``t5x.utils`` with which training looks for a checkpoint, before it reads MODEL_DIR otherwise."""
+
 INFERRING = "get_infer_fn"
 """The function of ``t5x.utils`` that makes the functions with which eval and infer run the model."""
 
@@ -31,7 +34,7 @@ PARSING = "parse_gin_flags"
 CHANGED = {
     "t5x.gin_utils": (PARSING,),
     "t5x.partitioning": MESH_FUNCTIONS,
-    "t5x.utils": (RESTORING, INFERRING),
+    "t5x.utils": (RESTORING, FINDING, INFERRING),
 }
 """Every name that is changed, by module."""
 
@@ -75,6 +78,26 @@ def install_mesh(slice: Slice, data_positions: int | None = None, devices: Seque
             setattr(partitioning, name, seen)
 
     after_import("t5x.partitioning", emulate)
+
+
+def before_finding(utils: ModuleType, wait: Callable[[], None]) -> None:
+    """Makes training call a function before it looks for a checkpoint.
+
+    Args:
+      utils: the imported ``t5x.utils``.
+      wait: takes nothing.
+
+    Raises:
+      T5XLacks: it has no such function.
+    """
+    original = _find(utils, FINDING, "sees that a training is about to look for its checkpoint")
+
+    @functools.wraps(original)
+    def find(*args: Any, **options: Any) -> Any:
+        wait()
+        return original(*args, **options)
+
+    setattr(utils, FINDING, find)
 
 
 def before_restoring(utils: ModuleType, prepare: Callable[[str, Mapping[str, Any]], None]) -> None:

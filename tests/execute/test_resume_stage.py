@@ -107,6 +107,16 @@ def test_however_and_whenever_it_ends_it_goes_on(resumed: Resumed, monkeypatch: 
 
 
 @pytest.mark.journey
+def test_what_opens_the_data_sees_the_checkpoints_of_the_killed_process(resumed: Resumed, tmp_path: Path) -> None:
+    bound = "train_script.train.get_dataset_fn = @mine.get_dataset\nmine.get_dataset.model_dir = %MODEL_DIR\n"
+    result = resumed(f"{SAVED}import mine\n{bound}", READS_MODEL_DIR)
+    assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
+    (log,) = tmp_path.rglob("resumed-run/run.log")
+    seen = re.findall("before the data: (.*)", log.read_text(encoding="utf-8"))
+    assert seen == ["[]", "['checkpoint_0', 'checkpoint_2']"]
+
+
+@pytest.mark.journey
 def test_a_half_written_checkpoint_is_not_chosen(resumed: Resumed) -> None:
     result = resumed(preempt="save")
     assert result.outcome is Outcome.PASSED, (result.findings, result.log_tail)
@@ -231,6 +241,18 @@ seqio.TaskRegistry.add(
     output_features=ref_tasks._PAIR,
     metric_fns=[],
 )
+"""
+READS_MODEL_DIR = """
+import os
+
+import gin
+from t5x import utils
+
+
+@gin.configurable
+def get_dataset(cfg, shard_id, num_shards, feature_converter_cls, model_dir=gin.REQUIRED, **options):
+    print("before the data:", sorted(name for name in os.listdir(model_dir) if name.startswith("checkpoint_")))
+    return utils.get_dataset(cfg, shard_id, num_shards, feature_converter_cls, **options)
 """
 STEP_OFF_BY_ONE = """
 import jax.numpy as jnp
