@@ -1,9 +1,9 @@
-"""Measures the cost of --exact-numerics, and how much the losses of a run without it differ.
+"""Measures the cost of --exact-numerics and --cpu-isa, and how much the losses of a run without the first differ.
 
     python benchmarks/exact_numerics.py [--rounds 2] [--write docs/performance.md]
 
-Every round runs a recorded config at full size with and without it, each with an empty compile cache, at the config's
-learning rate and at a rate of 1.
+Every round runs a recorded config at full size with and without --exact-numerics, each with an empty compile cache, at
+the config's learning rate and at a rate of 1; and with both options, for the level of instructions avx2.
 """
 
 from __future__ import annotations
@@ -50,12 +50,15 @@ def measure() -> dict[str, float]:
         (folder / "config.gin").write_text(CONFIG)
         cheap, losses = run(folder)
         exact, exact_losses = run(folder, "--exact-numerics")
+        pinned, _ = run(folder, "--exact-numerics", "--cpu-isa=avx2")
         _, fast = run(folder, *FAST)
         _, exact_fast = run(folder, *FAST, "--exact-numerics")
     return {
         "cheap": cheap,
         "exact": exact,
+        "pinned": pinned,
         "exact / cheap": exact / cheap,
+        "pinned / exact": pinned / exact,
         "losses differ by (millionths)": 1e6 * largest_difference(losses, exact_losses),
         "at a learning rate of 1 (millionths)": 1e6 * largest_difference(fast, exact_fast),
     }

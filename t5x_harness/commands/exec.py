@@ -20,6 +20,7 @@ from t5x_harness.execute import program_setup
 from t5x_harness.findings.printable import printable
 from t5x_harness.google.vertex.settings import VertexOptions
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime, folders_of, program_environment
+from t5x_harness.runtime.cpu_isa import pin
 from t5x_harness.settings.command_line import add_option, from_environment
 from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.options import RUNS
@@ -69,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_option(parser, "python_path")
     add_option(parser, "runtime")
     add_option(parser, "tpu_numerics")
+    add_option(parser, "cpu_isa")
     parser.add_argument(
         "--google",
         action="store_true",
@@ -208,16 +210,19 @@ def _environment(args: argparse.Namespace) -> dict[str, str]:
     try:
         slice_ = _slice(args)
         project = project_of(args)
-        given = [each.strip() for text in args.python_path for each in text.split(",") if each.strip()]
-        folders = [*map(os.path.abspath, given), *find_project(Path.cwd()).python_path]
+        named = [each.strip() for text in args.python_path for each in text.split(",") if each.strip()]
+        folders = [*map(os.path.abspath, named), *find_project(Path.cwd()).python_path]
         choice = args.runtime or RuntimeChoice.AUTO
         runtime = find_runtime(choice, folders_of(".", folders))
-        numerics = args.tpu_numerics or from_environment(RUNS, vars(args), os.environ).get("tpu_numerics")
+        given = from_environment(RUNS, vars(args), os.environ)
+        numerics = args.tpu_numerics or given.get("tpu_numerics")
+        level = args.cpu_isa or given.get("cpu_isa")
     except (SliceError, RuntimeChoiceError, SettingsError) as error:
         raise _Refused(str(error), USAGE) from None
     path = os.pathsep.join(filter(None, [*folders, os.environ.get("PYTHONPATH")]))
     environment = program_environment(slice_, runtime, choice, {**os.environ, "PYTHONPATH": path})
     environment[TPU_NUMERICS_VARIABLE] = "1" if numerics else ""
+    pin(level, environment)
     if args.google or args.google_root or args.create_buckets or options_of(args) != VertexOptions():
         environment = _with_google(args, project, environment)
     if project and not environment.get(ROOT_VARIABLE):

@@ -23,6 +23,7 @@ from t5x_harness.gin.reader import read
 from t5x_harness.plan.checkpoint_source import restored_paths
 from t5x_harness.runtime.choice import Runtime, activate, runtime_of
 from t5x_harness.runtime.compile_cache import compile_cheaply
+from t5x_harness.runtime.cpu_isa import pin
 from t5x_harness.slices.devices import force_cpu_devices
 from t5x_harness.slices.pod import Pod
 from t5x_harness.slices.slice import get_slice
@@ -61,8 +62,7 @@ def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution
 
     Raises:
       RuntimeChoiceError: the requested runtime cannot be used here.
-      DevicesTooLate: this process already has other devices.
-      SliceError: there is no such slice.
+      DevicesTooLate, SliceError: this process already has other devices, or there is no such slice.
     """
     spec = RunSpec.from_json(argument["spec"])
     runtime = runtime_of(spec)
@@ -70,6 +70,7 @@ def open_execution(argument: Mapping[str, Any], progress: Progress) -> Execution
     slice_ = get_slice(spec.slice)
     if not spec.settings.exact_numerics:
         compile_cheaply()
+    pin(spec.settings.cpu_isa)
     pod = Pod.from_environment(os.environ)
     if pod is not None:
         join_pod_when_needed(pod)
@@ -87,9 +88,8 @@ def share_steps() -> None:
     """Makes stages share the steps that each of them would otherwise trace, lower and compile again.
 
     To T5X, training, evaluation and inference are separate jobs. Each creates the function that decodes or scores a
-    batch. JAX caches traces by the function itself. The stages of one run share a process and a model that
-    nobody changes between them, so from now on the same method of the same model has the same step; only the embedded
-    T5X supports this.
+    batch, by which JAX caches traces. The stages of one run share a process and a model that nobody changes between
+    them, so from now on the same method of the same model has the same step; only the embedded T5X supports this.
     """
     inference: Any = sys.modules.get("t5x._inference")
     if inference is None or hasattr(inference.step_with_indices, "__wrapped__"):

@@ -116,6 +116,16 @@ def fault(text: str) -> str:
     return text
 
 
+def cpu_isa(text: str) -> str:
+    """Returns the name of a level of instructions that this CPU has."""
+    from t5x_harness.runtime.cpu_isa import why_not
+
+    level = fitting(text).lower().replace("_", ".")
+    if why := why_not(level):
+        raise argparse.ArgumentTypeError(f"{text!r}: {why}")
+    return level
+
+
 def folder(text: str) -> str:
     """Returns the absolute path of a folder, which has to exist before anything is run."""
     if not os.path.isdir(fitting(text)):
@@ -143,6 +153,7 @@ _PARSERS: Mapping[OptionForm, Callable[[str], Any]] = {
     OptionForm.BINDINGS: functools.partial(fitting, has_lines=True),
     OptionForm.SLICE: tpu_slice,
     OptionForm.FAULT: fault,
+    OptionForm.CPU_ISA: cpu_isa,
 }
 
 

@@ -34,6 +34,7 @@ class OptionForm(enum.StrEnum):
     PATH = "file or folder"
     BUCKETS = "folder of buckets"
     FAULT = "fault"
+    CPU_ISA = "level of a CPU's instructions"
     RESOURCES = "resources of a job"
     TABLE = "table"
 

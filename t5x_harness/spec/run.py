@@ -7,7 +7,7 @@ from typing import Any, Self
 from t5x_harness.spec.choices import AotMode, GcsPaths, Hosts, Mode, RuntimeChoice, Stage, StandInPolicy
 from t5x_harness.spec.option import OptionForm, option, take_plain_strings
 from t5x_harness.system.decode import JsonValue
-from t5x_harness.variables import EXACT_NUMERICS_VARIABLE, TPU_NUMERICS_VARIABLE
+from t5x_harness.variables import CPU_ISA_VARIABLE, EXACT_NUMERICS_VARIABLE, TPU_NUMERICS_VARIABLE
 
 DEFAULT_SLICE = "v3-8"
 """The slice of runs that do not name one."""
@@ -142,6 +142,19 @@ class RunSettings(JsonValue):
         ini=True,
         key=True,
         variable=EXACT_NUMERICS_VARIABLE,
+        commands=("run",),
+    )
+    cpu_isa: str | None = option(
+        None,
+        "compile steps for the instructions of this level only, sse4.2, avx2 or avx512, and with nothing that another "
+        "CPU would choose otherwise, so that losses equal those of any machine that has them, to the bit",
+        "for all instructions of this CPU",
+        pytest=True,
+        ini=True,
+        key=True,
+        form=OptionForm.CPU_ISA,
+        metavar="LEVEL",
+        variable=CPU_ISA_VARIABLE,
         commands=("run",),
     )
     aot: AotMode | None = option(

@@ -117,8 +117,8 @@ def test_no_table_is_an_empty_one(tmp_path: Path) -> None:
         ("[tool.t5x_harness]\n\ngin_file = []\n", 3, "unknown key 'gin_file': did you mean gin_files?"),
         ("[tool.t5x_harness]\nxyz = 1\n", 2,
          "unknown key 'xyz': there are gin_files, runs, samples, prices, bindings, search_paths, python_path, slice, "
-         "gcs_root, standins, read_seconds, gcs, hosts, tpu_numerics, exact_numerics, aot, resume, plan_golden, "
-         "ignore, select, strict, vertex, tpu"),
+         "gcs_root, standins, read_seconds, gcs, hosts, tpu_numerics, exact_numerics, cpu_isa, aot, resume, "
+         "plan_golden, ignore, select, strict, vertex, tpu"),
         ("[tool.t5x_harness]\nread_seconds = '5'\n", 2,
          "read_seconds has to be a whole number of seconds, at least 1, not '5'"),
         ("[tool.t5x_harness]\ntpu_numerics = 1\n", 2, "tpu_numerics has to be true or false, not 1"),

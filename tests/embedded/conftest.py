@@ -9,6 +9,7 @@ import pytest
 import t5x_in_use
 
 from t5x_harness.runtime.compile_cache import compile_cheaply
+from t5x_harness.runtime.cpu_isa import pin
 from t5x_harness.workers.errors import RunDied
 from t5x_harness.workers.run import RunProcess
 from t5x_harness.workers.zygote import Zygote
@@ -47,15 +48,18 @@ class Programs:
         self._zygote = zygote
         self._folder = folder
 
-    def start(self, *, log: str = "program.log", brief: bool = True) -> RunProcess:
+    def start(self, *, log: str = "program.log", brief: bool = True, cpu_isa: str | None = None) -> RunProcess:
         """Forks a process that works in the test's folder and has two devices.
 
-        If ``brief``, it is prepared for a few steps, as runs are; otherwise it is like T5X's own process.
+        If ``brief``, it is prepared for a few steps, as runs are; otherwise it is like T5X's own process. For a level
+        of instructions, its programs are compiled as T5X compiles them.
         """
         # The session's own options are kept: --xla_cpu_max_isa=SSE4_2 shows what depends on a CPU's instructions.
         flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=2".strip()
         env = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags}
-        if brief:
+        if cpu_isa is not None:
+            pin(cpu_isa, env)
+        elif brief:
             compile_cheaply(env)
         return self._zygote.start(
             "programs:Program",

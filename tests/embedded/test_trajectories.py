@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from recorded import REFERENCE, Tolerance, changed, differences, record, same
 
+from t5x_harness.runtime.cpu_isa import why_not
 from t5x_harness.sample_tasks import CONFIGS
 from t5x_harness.workers.errors import RunRaised
 
@@ -23,10 +24,10 @@ MEASURED_PER_SUMMARY = (
 )
 
 
-def train_case(programs: Any, folder: Path, case: str) -> dict[str, Any]:
-    """Trains a recorded case and returns its results."""
+def train_case(programs: Any, folder: Path, case: str, cpu_isa: str | None = None) -> dict[str, Any]:
+    """Trains a recorded case and returns its results; for a level of instructions, compiled as T5X compiles."""
     (folder / "case.gin").write_text(record(case)["gin"])
-    with programs.start(brief=case != "t5_1_1") as run:  # t5_1_1 runs as in a shell of exec
+    with programs.start(brief=case != "t5_1_1", cpu_isa=cpu_isa) as run:  # t5_1_1 runs as in a shell of exec
         flags = ["--gin_file=case.gin", f'--gin.MODEL_DIR="{folder}/model"']
         assert run.call("run", module="t5x.train", flags=flags, timeout=240) == 0
         observed: dict[str, Any] = run.call("observe", model_dir="model", final_step=record(case)["final_step"])
@@ -67,6 +68,15 @@ def test_trains_in_bfloat16_as_recorded_but_for_its_rounding(programs: Any, tmp_
     assert differences(exact, observed, BFLOAT16) == []
     losses = observed["scalars"]["train"]["loss"]
     assert not any(same(want, losses[step], 1e-6) for step, want in exact["scalars"]["train"]["loss"].items())
+
+
+@pytest.mark.journey
+@pytest.mark.skipif(bool(why_not("avx2")), reason=why_not("avx2") or "this CPU has avx2")
+def test_trains_in_bfloat16_to_the_bit_as_any_cpu_with_avx2(programs: Any, tmp_path: Path) -> None:
+    """T5X wrote the record's numbers on a CPU with AVX-512, and the same ones on an emulated one without."""
+    case = record("t5_1_1_bfloat16")
+    observed = train_case(programs, tmp_path, "t5_1_1_bfloat16", cpu_isa=case["cpu_isa"])
+    assert differences(case, observed, Tolerance(0.0, 0.0, 0.0, 0.0)) == []
 
 
 @pytest.mark.journey
