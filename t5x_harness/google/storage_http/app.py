@@ -8,6 +8,7 @@ import sys
 import time
 from email.parser import BytesParser
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from t5x_harness.google.asgi import Message, Receive, Scope, Send, StorageApp
@@ -24,8 +25,12 @@ from t5x_harness.google.storage_http.json_api import (
     answer_listing,
     answer_object,
     answer_policy,
+    lock_retention,
 )
+from t5x_harness.google.storage_http.notifications import NotificationConfigs
+from t5x_harness.google.storage_http.project_api import HmacKeys, answer_service_account
 from t5x_harness.google.storage_http.request import Body, StorageRequest, boundary_of, is_json_api
+from t5x_harness.google.storage_http.retry_tests import RetryTesting
 from t5x_harness.google.storage_http.upload_api import answer_upload
 from t5x_harness.google.storage_http.xml_api import answer_xml
 
@@ -35,7 +40,6 @@ _OF_BUCKETS = {
     "acl": "access control lists",
     "defaultObjectAcl": "access control lists",
     "iam": "IAM policies",
-    "notificationConfigs": "notifications",
     "anywhereCaches": "caches",
     "folders": "folders of hierarchical namespaces",
     "managedFolders": "managed folders",
@@ -44,12 +48,21 @@ _OF_BUCKETS = {
 
 def make_app(root: Path, *, create_buckets: bool = False) -> StorageApp:
     """Returns Cloud Storage over a folder; raises StoreError or CannotOpen if the folder is not available."""
-    return _App(ObjectStore(root, create_buckets=create_buckets), MissingBuckets(root / "buckets"))
+    store = ObjectStore(root, create_buckets=create_buckets)
+    return RetryTesting(_App(store, MissingBuckets(root / "buckets")))
+
+
+class _Extras(NamedTuple):
+    """What is kept beside the store, in memory."""
+
+    notifications: NotificationConfigs
+    hmac_keys: HmacKeys
 
 
 class _App:
     def __init__(self, store: ObjectStore, missing: MissingBuckets) -> None:
         self._store = store
+        self._extras = _Extras(NotificationConfigs(), HmacKeys())
         self._missing = missing
         self._reported = -math.inf  # when an error of the disk was last reported
         self.close = store.close
@@ -60,7 +73,7 @@ class _App:
         body = Body(receive)
         try:
             request = StorageRequest.of(scope, body.receive)
-            answered = await (_json(self._store, request) if json else answer_xml(self._store, request))
+            answered = await (_json(self._store, self._extras, request) if json else answer_xml(self._store, request))
             if isinstance(answered, ObjectReader):
                 await send_media(answered, request.headers, send, head=head, xml=not json)
                 return
@@ -90,11 +103,11 @@ def _as_answered(error: StoreError, method: str) -> StoreError:
     return error
 
 
-async def _json(store: ObjectStore, request: StorageRequest) -> Answer | ObjectReader:
+async def _json(store: ObjectStore, extras: _Extras, request: StorageRequest) -> Answer | ObjectReader:
     """Routes a call of the JSON API."""
     segments = list(request.segments)
     if segments[0] == "batch":
-        return await _answer_batch(store, request)
+        return await _answer_batch(store, extras, request)
     if segments[0] == "resumable":
         segments.pop(0)
     kind = segments.pop(0) if segments[0] in ("upload", "download") else ""
@@ -109,8 +122,17 @@ async def _json(store: ObjectStore, request: StorageRequest) -> Answer | ObjectR
             return await answer_listing(store, request, bucket)
         case ["b", bucket, "o", *rest] if any(rest):
             return await answer_object(store, request, bucket, rest)
-        case ["b", bucket, "iam"]:
-            return await answer_policy(store, request, bucket)
+        case ["b", bucket, "iam", *action] if action in ([], ["testPermissions"]):
+            return await answer_policy(store, request, bucket, tests=bool(action))
+        case ["b", bucket, "lockRetentionPolicy"]:
+            return await lock_retention(store, request, bucket)
+        case ["b", bucket, "notificationConfigs", *item] if len(item) <= 1:
+            found = await asyncio.to_thread(store.bucket, bucket)
+            return await extras.notifications.answer(request, found, *item)
+        case ["projects", project, "serviceAccount"]:
+            return answer_service_account(request, project)
+        case ["projects", project, "hmacKeys", *item] if len(item) <= 1:
+            return extras.hmac_keys.answer(request, project, *item, resource=await request.json())
         case ["b", bucket, "storageLayout"]:
             return await _layout(store, bucket)
         case ["b", _, what, *_] if what in _OF_BUCKETS:
@@ -125,10 +147,10 @@ async def _layout(store: ObjectStore, bucket: str) -> Answer:
     return json_answer({**layout, "hierarchicalNamespace": {"enabled": False}})
 
 
-async def _whole(store: ObjectStore, request: StorageRequest) -> Answer:
+async def _whole(store: ObjectStore, extras: _Extras, request: StorageRequest) -> Answer:
     """Answers one call of a batch, including errors; a batch cannot request media."""
     try:
-        answered = await _json(store, request)
+        answered = await _json(store, extras, request)
     except StoreError as error:
         return error_json(_as_answered(error, request.method))
     except ConnectionError:
@@ -141,7 +163,7 @@ async def _whole(store: ObjectStore, request: StorageRequest) -> Answer:
     return answered
 
 
-async def _answer_batch(store: ObjectStore, request: StorageRequest) -> Answer:
+async def _answer_batch(store: ObjectStore, extras: _Extras, request: StorageRequest) -> Answer:
     """Answers the calls of a batch, ``multipart/mixed``, one after the other.
 
     Raises Invalid if the body is not a batch, or has more than 100 calls.
@@ -160,7 +182,7 @@ async def _answer_batch(store: ObjectStore, request: StorageRequest) -> Answer:
     body = bytearray()
     for part in parts:
         payload = part.get_payload(decode=True)
-        answered = await _whole(store, _inner(request, payload if isinstance(payload, bytes) else b""))
+        answered = await _whole(store, extras, _inner(request, payload if isinstance(payload, bytes) else b""))
         reply_to = str(part.get("content-id", "<0>")).strip("<>")
         lines = [f"HTTP/1.1 {answered.status} ", *(f"{k}: {v}" for k, v in answered.headers.items())]
         lines.append(f"Content-Length: {len(answered.body)}")

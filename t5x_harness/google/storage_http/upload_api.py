@@ -29,7 +29,7 @@ async def answer_upload(store: ObjectStore, request: StorageRequest, bucket: str
     """Answers ``/upload/storage/v1/b/BUCKET/o``."""
     upload_id = request.parameters.get("upload_id")
     if upload_id is not None:
-        return await _resume(store, request, upload_id)
+        return await resume_upload(store, request, upload_id)
     if request.method not in ("POST", "PUT"):
         raise NotAllowed(request)
     match request.parameters.get("uploadType"):
@@ -69,7 +69,7 @@ async def _start(store: ObjectStore, request: StorageRequest, bucket: str) -> An
     return Answer(200, b"", {"location": address, "x-guploader-uploadid": upload.id})
 
 
-async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -> Answer:
+async def resume_upload(store: ObjectStore, request: StorageRequest, upload_id: str) -> Answer:
     """Receives bytes of a resumable upload, or answers how many it has received."""
     if request.method == "DELETE":
         await asyncio.to_thread(store.uploads.cancel, upload_id)
