@@ -2,10 +2,12 @@
 
 import asyncio
 import dataclasses
+import functools
 import math
 import sqlite3
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from email.parser import BytesParser
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +18,7 @@ from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.storage.errors import Invalid, NoSuchBucket, NotModified, PreconditionFailed, StoreError
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.streams import ObjectReader
+from t5x_harness.google.storage_http.access_lists import AccessLists
 from t5x_harness.google.storage_http.answers import Answer, error_json, error_xml, json_answer, send_media
 from t5x_harness.google.storage_http.json_api import (
     MissingBuckets,
@@ -30,6 +33,7 @@ from t5x_harness.google.storage_http.json_api import (
 from t5x_harness.google.storage_http.notifications import NotificationConfigs
 from t5x_harness.google.storage_http.project_api import HmacKeys, answer_service_account
 from t5x_harness.google.storage_http.request import Body, StorageRequest, boundary_of, is_json_api
+from t5x_harness.google.storage_http.resources import bucket_resource, object_resource
 from t5x_harness.google.storage_http.retry_tests import RetryTesting
 from t5x_harness.google.storage_http.upload_api import answer_upload
 from t5x_harness.google.storage_http.xml_api import answer_xml
@@ -37,8 +41,6 @@ from t5x_harness.google.storage_http.xml_api import answer_xml
 _TELL_SECONDS = 60
 _MOST = 100  # calls in a batch
 _OF_BUCKETS = {
-    "acl": "access control lists",
-    "defaultObjectAcl": "access control lists",
     "iam": "IAM policies",
     "anywhereCaches": "caches",
     "folders": "folders of hierarchical namespaces",
@@ -52,9 +54,13 @@ def make_app(root: Path, *, create_buckets: bool = False) -> StorageApp:
     return RetryTesting(_App(store, MissingBuckets(root / "buckets")))
 
 
+_Answering = Callable[[StorageRequest], Awaitable[Answer | ObjectReader]]
+
+
 class _Extras(NamedTuple):
     """What is kept beside the store, in memory."""
 
+    access: AccessLists
     notifications: NotificationConfigs
     hmac_keys: HmacKeys
 
@@ -62,7 +68,7 @@ class _Extras(NamedTuple):
 class _App:
     def __init__(self, store: ObjectStore, missing: MissingBuckets) -> None:
         self._store = store
-        self._extras = _Extras(NotificationConfigs(), HmacKeys())
+        self._extras = _Extras(AccessLists(), NotificationConfigs(), HmacKeys())
         self._missing = missing
         self._reported = -math.inf  # when an error of the disk was last reported
         self.close = store.close
@@ -113,15 +119,26 @@ async def _json(store: ObjectStore, extras: _Extras, request: StorageRequest) ->
     kind = segments.pop(0) if segments[0] in ("upload", "download") else ""
     match segments[2:]:
         case ["b"]:
+            if request.method == "POST":
+                return await extras.access.around(request, None, functools.partial(answer_buckets, store))
             return await answer_buckets(store, request)
         case ["b", bucket, "o"] if kind == "upload":
             return await answer_upload(store, request, bucket)
         case ["b", bucket]:
-            return await answer_bucket(store, request, bucket)
+            answer: _Answering = functools.partial(answer_bucket, store, name=bucket)
+            return await _with_lists(store, extras, request, bucket, answer)
+        case ["b", bucket, "acl" | "defaultObjectAcl" as name, *entity] if len(entity) <= 1:
+            found = await asyncio.to_thread(store.bucket, bucket)
+            return await extras.access.answer(request, found, bucket_resource(found, request.origin), name, *entity)
+        case ["b", bucket, "o", name, "acl", *entity] if len(entity) <= 1:
+            found = await asyncio.to_thread(store.bucket, bucket)
+            resource = object_resource(await asyncio.to_thread(store.stat, bucket, name), request.origin)
+            return await extras.access.answer(request, found, resource, "acl", *entity)
         case ["b", bucket, "o"]:
             return await answer_listing(store, request, bucket)
         case ["b", bucket, "o", *rest] if any(rest):
-            return await answer_object(store, request, bucket, rest)
+            answer = functools.partial(answer_object, store, bucket=bucket, rest=rest)
+            return await _with_lists(store, extras, request, bucket, answer)
         case ["b", bucket, "iam", *action] if action in ([], ["testPermissions"]):
             return await answer_policy(store, request, bucket, tests=bool(action))
         case ["b", bucket, "lockRetentionPolicy"]:
@@ -138,6 +155,15 @@ async def _json(store: ObjectStore, extras: _Extras, request: StorageRequest) ->
         case ["b", _, what, *_] if what in _OF_BUCKETS:
             raise NotEmulated(_OF_BUCKETS[what])
     raise NotEmulated(f"{request.method} /{'/'.join(request.segments)}")
+
+
+async def _with_lists(
+    store: ObjectStore, extras: _Extras, request: StorageRequest, bucket: str, answer: _Answering
+) -> Answer | ObjectReader:
+    """Answers a request for a bucket or an object, with access control lists if it sets them or asks for them."""
+    if request.method not in ("PATCH", "PUT") and request.parameters.get("projection") != "full":
+        return await answer(request)
+    return await extras.access.around(request, await asyncio.to_thread(store.bucket, bucket), answer)
 
 
 async def _layout(store: ObjectStore, bucket: str) -> Answer:

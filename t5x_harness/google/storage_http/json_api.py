@@ -224,7 +224,7 @@ _Target = tuple[str, str, ObjectFields | None, Preconditions]
 """Bucket, name and fields of a copy (None for those of its source), and conditions on the object that it replaces."""
 
 _UNIT = 1 << 20
-_NOT_EMULATED = {"acl": "access control lists", "iam": "IAM policies", "restore": "soft-deleted objects"}
+_NOT_EMULATED = {"iam": "IAM policies", "restore": "soft-deleted objects"}
 
 
 async def answer_listing(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
