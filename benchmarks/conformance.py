@@ -65,9 +65,10 @@ def main() -> None:
         by_scenario[case.split("-")[1]][outcome] += 1
         by_scenario["all"][outcome] += 1
     print(f"google-cloud-storage {importlib.metadata.version('google-cloud-storage')}")
-    for scenario, counts in by_scenario.items():
+    for scenario, counts in sorted(by_scenario.items()):
         print(scenario, ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES))
-    print(*sorted(case for case, outcome in outcomes.items() if outcome == "failed"), sep="\n")
+    for case in sorted(case for case, outcome in outcomes.items() if outcome == "failed"):
+        print(case)
 
 
 if __name__ == "__main__":
