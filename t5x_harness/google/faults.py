@@ -176,6 +176,8 @@ class Fault(CountedFault):
             raise ValueError(f"fail({self.value:g}): the status of an error is 400 to 599")
         if self.kind == "slow" and self.value <= 0:
             raise ValueError(f"slow(bytes_per_second={self.value:g}): it must be more than 0")
+        if self.bytes and self.kind not in ("fail", "stall"):
+            raise ValueError(f"{self}: it takes no bytes")
         if self.value < 0 or self.bytes < 0:
             raise ValueError(f"{self}: a number must not be negative")
 

@@ -216,6 +216,8 @@ def test_wrong_arguments(fake_gcs: FakeGcs) -> None:
         fake_gcs.reset(match="a[b")
     with pytest.raises(ValueError, match=r"gcs.fail\(503, bytes=-1\): a number must not be negative"):
         fake_gcs.fail(503, bytes=-1)
+    with pytest.raises(ValueError, match=r"gcs.lose\(bytes=5\): it takes no bytes"):
+        fake_gcs.lose(bytes=5)
     with pytest.raises(ValueError, match="times=0: a fault happens at least once, or always with None"):
         fake_gcs.lose(times=0)
     with pytest.raises(ValueError, match=r"slow\(bytes_per_second=0\): it must be more than 0"):

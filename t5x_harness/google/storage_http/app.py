@@ -27,6 +27,7 @@ from t5x_harness.google.storage_http.json_api import (
     answer_buckets,
     answer_listing,
     answer_object,
+    answer_permissions,
     answer_policy,
     lock_retention,
 )
@@ -36,7 +37,7 @@ from t5x_harness.google.storage_http.request import Body, StorageRequest, bounda
 from t5x_harness.google.storage_http.resources import bucket_resource, object_resource
 from t5x_harness.google.storage_http.retry_tests import RetryTesting
 from t5x_harness.google.storage_http.upload_api import answer_upload
-from t5x_harness.google.storage_http.xml_api import answer_xml
+from t5x_harness.google.storage_http.xml_api import answer_xml, headers_of_answer
 
 _TELL_SECONDS = 60
 _MOST = 100  # calls in a batch
@@ -81,7 +82,8 @@ class _App:
             request = StorageRequest.of(scope, body.receive)
             answered = await (_json(self._store, self._extras, request) if json else answer_xml(self._store, request))
             if isinstance(answered, ObjectReader):
-                await send_media(answered, request.headers, send, head=head, xml=not json)
+                headers = {} if json else headers_of_answer(request)
+                await send_media(answered, request.headers, send, headers, head=head, xml=not json)
                 return
         except ConnectionError:  # the client's connection
             raise
@@ -139,8 +141,10 @@ async def _json(store: ObjectStore, extras: _Extras, request: StorageRequest) ->
         case ["b", bucket, "o", *rest] if any(rest):
             answer = functools.partial(answer_object, store, bucket=bucket, rest=rest)
             return await _with_lists(store, extras, request, bucket, answer)
-        case ["b", bucket, "iam", *action] if action in ([], ["testPermissions"]):
-            return await answer_policy(store, request, bucket, tests=bool(action))
+        case ["b", bucket, "iam"]:
+            return await answer_policy(store, request, bucket)
+        case ["b", bucket, "iam", "testPermissions"]:
+            return await answer_permissions(store, request, bucket)
         case ["b", bucket, "lockRetentionPolicy"]:
             return await lock_retention(store, request, bucket)
         case ["b", bucket, "notificationConfigs", *item] if len(item) <= 1:

@@ -48,16 +48,16 @@ _FIRST: Mapping[str, Any] = {
 """The policy of a new bucket."""
 
 
-async def answer_policy(store: ObjectStore, request: StorageRequest, name: str, *, tests: bool) -> Answer:
-    """Answers ``/storage/v1/b/NAME/iam``; raises StoreError for an invalid or outdated policy.
+async def answer_permissions(store: ObjectStore, request: StorageRequest, name: str) -> Answer:
+    """Answers ``/storage/v1/b/NAME/iam/testPermissions``: everyone has all, because policies are not enforced."""
+    await asyncio.to_thread(store.bucket, name)
+    permissions = [value for key, value in parse_qsl(request.query) if key == "permissions"]
+    return json_answer({"kind": "storage#testIamPermissionsResponse", "permissions": permissions})
 
-    Args:
-      tests: whether the request asks which permissions its account has: all, because policies are not enforced.
-    """
+
+async def answer_policy(store: ObjectStore, request: StorageRequest, name: str) -> Answer:
+    """Answers ``/storage/v1/b/NAME/iam``; raises StoreError for an invalid or outdated policy."""
     bucket = await asyncio.to_thread(store.bucket, name)
-    if tests:
-        permissions = [value for key, value in parse_qsl(request.query) if key == "permissions"]
-        return json_answer({"kind": "storage#testIamPermissionsResponse", "permissions": permissions})
     if request.method == "PUT":
         policy = await request.json()
         bindings = policy.get("bindings", [])

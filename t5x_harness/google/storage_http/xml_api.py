@@ -29,6 +29,7 @@ from t5x_harness.google.storage_http.resources import (
     HEADER_FIELDS,
     checksums_of,
     hash_header,
+    header_text,
     listing_of,
     number_of,
     rfc3339,
@@ -45,6 +46,8 @@ _NOT_EMULATED = frozenset(
     "retention storageClass tagging versioning versions website websiteConfig".split()
 )
 """Parameters that are refused: without their effect, a request would read or write the wrong thing."""
+
+_ASKED = ("response-content-disposition", "response-content-type")
 
 
 async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | ObjectReader:
@@ -78,6 +81,12 @@ async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | Ob
             await asyncio.to_thread(store.delete, bucket, name, conditions)
             return Answer(204)
     raise NotAllowed(request)
+
+
+def headers_of_answer(request: StorageRequest) -> Mapping[str, str]:
+    """Returns the headers that a request for an object asks for instead of the object's own."""
+    given = {name.removeprefix("response-"): value for name, value in request.parameters.items() if name in _ASKED}
+    return {name: header_text(value) for name, value in given.items()}
 
 
 async def _bucket(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:

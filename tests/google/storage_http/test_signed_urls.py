@@ -61,6 +61,10 @@ def test_put_and_get(blob: Any) -> None:
     assert ask(put, "PUT", BODY, headers)[0] == 412
     status, told, body = ask(sign(blob, query_parameters={"a b": "~/c d"}))
     assert (status, told["Content-Type"], body) == (200, "text/x-own", BODY)
+    as_file = sign(blob, response_type="text/html", response_disposition='attachment; filename="ü"')
+    _, told, body = ask(as_file)
+    assert (told["Content-Type"], body) == ("text/html", BODY)
+    assert told["Content-Disposition"].encode("latin-1").decode() == 'attachment; filename="ü"'
 
 
 def test_a_resumable_upload_needs_the_signature_only_to_begin(blob: Any) -> None:
