@@ -150,12 +150,15 @@ class Fault(CountedFault):
       kind: the kind of the fault.
       value: the status of ``fail``, the seconds of ``stall``, the bytes of ``reset`` and ``truncate``, or the bytes per
         second of ``slow``.
+      bytes: the bytes of a longer body after which ``fail`` or ``stall`` happens: of the request's, or for ``stall``
+        also of the answer's.
       on: an operation of :data:`OPERATIONS`; empty for all.
       match: a glob for the object's name, in the syntax of ``matchGlob``; empty for all.
     """
 
     kind: GcsFaultKind
     value: float = 0
+    bytes: int = 0
     on: str = ""
     match: str = ""
 
@@ -173,12 +176,14 @@ class Fault(CountedFault):
             raise ValueError(f"fail({self.value:g}): the status of an error is 400 to 599")
         if self.kind == "slow" and self.value <= 0:
             raise ValueError(f"slow(bytes_per_second={self.value:g}): it must be more than 0")
-        if self.value < 0:
-            raise ValueError(f"{self.kind}({self.value:g}): it must not be negative")
+        if self.bytes and self.kind not in ("fail", "stall"):
+            raise ValueError(f"{self}: it takes no bytes")
+        if self.value < 0 or self.bytes < 0:
+            raise ValueError(f"{self}: a number must not be negative")
 
     def __str__(self) -> str:
         parts = [_VALUES[self.kind].format(self.value)] if self.kind in _VALUES else []
-        parts += [f"{name}={value!r}" for name in ("on", "match", "after") if (value := getattr(self, name))]
+        parts += [f"{name}={value!r}" for name in ("bytes", "on", "match", "after") if (value := getattr(self, name))]
         if self.times != 1:
             parts.append(f"times={self.times}")
         return f"gcs.{self.kind}({', '.join(parts)})"

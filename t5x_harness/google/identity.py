@@ -80,14 +80,24 @@ class Authority:
         """Returns whether a JSON web token is signed with the session's key and valid now."""
         return self.key is not None and token.count(".") == 2 and time.time() < self._valid_until(token)
 
-    def _verify(self, token: str) -> float:
-        """Returns the time when a web token expires; 0 if the session's key did not sign it."""
+    def has_signed_bytes(self, message: bytes, signature: bytes) -> bool:
+        """Returns whether a signature of some bytes, by RSA with SHA-256, was made with the session's key."""
+        from google.auth import crypt
+
+        return self.key is not None and crypt.verify_signature(message, signature, self._public_key())
+
+    def _public_key(self) -> bytes:
         from cryptography.hazmat.primitives import serialization
-        from google.auth import jwt
 
         pem = (serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-        public = serialization.load_pem_private_key(self.key or b"", password=None).public_key().public_bytes(*pem)
+        return serialization.load_pem_private_key(self.key or b"", password=None).public_key().public_bytes(*pem)
+
+    def _verify(self, token: str) -> float:
+        """Returns the time when a web token expires; 0 if the session's key did not sign it."""
+        from google.auth import jwt
+
         try:
+            public = self._public_key()
             claims = jwt.decode(token, public, clock_skew_in_seconds=_SKEW_SECONDS)
             return float(claims["exp"]) + _SKEW_SECONDS
         except (ValueError, TypeError, AttributeError):

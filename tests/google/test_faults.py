@@ -86,6 +86,20 @@ def test_reset_in_the_middle_of_a_body(fake_gcs: FakeGcs, bucket: str) -> None:
     assert read(fake_gcs, bucket, "new") == b"x" * 300_000
 
 
+def test_fail_after_some_bytes(fake_gcs: FakeGcs, bucket: str) -> None:
+    fake_gcs.fail(503, bytes=300_000, on="upload")
+    path = f"/upload/storage/v1/b/{bucket}/o?uploadType=media&name=new"
+    ask(fake_gcs, "POST", path, b"x" * 300_000)  # not longer, so it does not hit the fault
+    with pytest.raises(urllib.error.HTTPError, match="503") as caught:
+        ask(fake_gcs, "POST", path, b"y" * 1_000_000)
+    assert b"gcs.fail(503, bytes=300000, on='upload')" in caught.value.read()
+    assert [(r.status, r.received, r.fault) for r in fake_gcs.requests] == [
+        (200, 300_000, ""),
+        (503, 1_000_000, "fail"),
+    ]
+    assert read(fake_gcs, bucket, "new") == b"x" * 300_000
+
+
 def test_a_lost_answer_is_of_something_done(fake_gcs: FakeGcs, bucket: str) -> None:
     fake_gcs.lose(on="delete")
     with pytest.raises((ConnectionResetError, urllib.error.URLError), match="reset"):
@@ -200,6 +214,10 @@ def test_wrong_arguments(fake_gcs: FakeGcs) -> None:
         fake_gcs.fail(200)
     with pytest.raises(ValueError, match=r"match='a\[b': Invalid glob 'a\[b': a bracket is not closed"):
         fake_gcs.reset(match="a[b")
+    with pytest.raises(ValueError, match=r"gcs.fail\(503, bytes=-1\): a number must not be negative"):
+        fake_gcs.fail(503, bytes=-1)
+    with pytest.raises(ValueError, match=r"gcs.lose\(bytes=5\): it takes no bytes"):
+        fake_gcs.lose(bytes=5)
     with pytest.raises(ValueError, match="times=0: a fault happens at least once, or always with None"):
         fake_gcs.lose(times=0)
     with pytest.raises(ValueError, match=r"slow\(bytes_per_second=0\): it must be more than 0"):

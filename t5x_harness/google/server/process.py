@@ -38,6 +38,7 @@ from t5x_harness.google.server.settings import Endpoints, ServerError, ServerSet
 from t5x_harness.google.server.tunnel import ByProtocol, Proxy, Refusals, relay, with_whole_urls
 from t5x_harness.google.server.vertex_endpoint import GrpcService, VertexService
 from t5x_harness.google.storage.errors import CannotOpen, StoreError
+from t5x_harness.google.storage_http.signed_urls import checked
 from t5x_harness.google.tpu import remote_shell
 from t5x_harness.google.tpu.service import TpuService
 from t5x_harness.google.vertex.settings import VertexSettings
@@ -192,7 +193,7 @@ async def _running(settings: ServerSettings, folder: SessionFolder) -> AsyncIter
     tpu = TpuService(authority)
     vertex.resets.append(tpu.reset)
     images = ImageService(settings.vertex.images, refusals.refuse)
-    app = front(storage, vertex, tpu, images, authority, refusals)
+    app = front(checked(storage, authority), vertex, tpu, images, authority, refusals)
     http = HttpServer(with_whole_urls(app, refusals), Connections(_raise_limit() * 3 // 4))  # the rest is for files
 
     def through_grpc(host: str = "") -> asyncio.Protocol:

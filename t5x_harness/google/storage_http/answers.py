@@ -150,7 +150,13 @@ def media_headers(found: StoredObject, *, xml: bool = False) -> dict[str, str]:
 
 
 async def send_media(
-    reader: ObjectReader, asked: Mapping[str, str], send: Send, *, head: bool = False, xml: bool = False
+    reader: ObjectReader,
+    asked: Mapping[str, str],
+    send: Send,
+    instead: Mapping[str, str],
+    *,
+    head: bool = False,
+    xml: bool = False,
 ) -> None:
     """Sends an object's bytes, or the requested range of them.
 
@@ -158,11 +164,12 @@ async def send_media(
       reader: a reader of the object, which is closed at the end.
       asked: the request's headers. Like Google, this ignores an invalid ``Range``, and every range of a gzip object
         that is sent unpacked because the client does not accept gzip.
+      instead: headers of the answer in place of the object's own.
 
     Raises:
       Invalid: the bytes do not have the content encoding of the object; nothing is sent.
     """
-    found, headers = reader.object, media_headers(reader.object, xml=xml)
+    found, headers = reader.object, {**media_headers(reader.object, xml=xml), **instead}
     wanted = _understood(asked.get("range", ""))
     try:
         if must_unpack(found, asked):

@@ -2,12 +2,15 @@
 
 import asyncio
 import dataclasses
+import functools
 import math
 import sqlite3
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from email.parser import BytesParser
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from t5x_harness.google.asgi import Message, Receive, Scope, Send, StorageApp
@@ -15,6 +18,7 @@ from t5x_harness.google.product import PRODUCT
 from t5x_harness.google.storage.errors import Invalid, NoSuchBucket, NotModified, PreconditionFailed, StoreError
 from t5x_harness.google.storage.store import ObjectStore
 from t5x_harness.google.storage.streams import ObjectReader
+from t5x_harness.google.storage_http.access_lists import AccessLists
 from t5x_harness.google.storage_http.answers import Answer, error_json, error_xml, json_answer, send_media
 from t5x_harness.google.storage_http.json_api import (
     MissingBuckets,
@@ -23,19 +27,22 @@ from t5x_harness.google.storage_http.json_api import (
     answer_buckets,
     answer_listing,
     answer_object,
+    answer_permissions,
     answer_policy,
+    lock_retention,
 )
+from t5x_harness.google.storage_http.notifications import NotificationConfigs
+from t5x_harness.google.storage_http.project_api import HmacKeys, answer_service_account
 from t5x_harness.google.storage_http.request import Body, StorageRequest, boundary_of, is_json_api
+from t5x_harness.google.storage_http.resources import bucket_resource, object_resource
+from t5x_harness.google.storage_http.retry_tests import RetryTesting
 from t5x_harness.google.storage_http.upload_api import answer_upload
-from t5x_harness.google.storage_http.xml_api import answer_xml
+from t5x_harness.google.storage_http.xml_api import answer_xml, headers_of_answer
 
 _TELL_SECONDS = 60
 _MOST = 100  # calls in a batch
 _OF_BUCKETS = {
-    "acl": "access control lists",
-    "defaultObjectAcl": "access control lists",
     "iam": "IAM policies",
-    "notificationConfigs": "notifications",
     "anywhereCaches": "caches",
     "folders": "folders of hierarchical namespaces",
     "managedFolders": "managed folders",
@@ -44,12 +51,25 @@ _OF_BUCKETS = {
 
 def make_app(root: Path, *, create_buckets: bool = False) -> StorageApp:
     """Returns Cloud Storage over a folder; raises StoreError or CannotOpen if the folder is not available."""
-    return _App(ObjectStore(root, create_buckets=create_buckets), MissingBuckets(root / "buckets"))
+    store = ObjectStore(root, create_buckets=create_buckets)
+    return RetryTesting(_App(store, MissingBuckets(root / "buckets")))
+
+
+_Answering = Callable[[StorageRequest], Awaitable[Answer | ObjectReader]]
+
+
+class _Extras(NamedTuple):
+    """What is kept beside the store, in memory."""
+
+    access: AccessLists
+    notifications: NotificationConfigs
+    hmac_keys: HmacKeys
 
 
 class _App:
     def __init__(self, store: ObjectStore, missing: MissingBuckets) -> None:
         self._store = store
+        self._extras = _Extras(AccessLists(), NotificationConfigs(), HmacKeys())
         self._missing = missing
         self._reported = -math.inf  # when an error of the disk was last reported
         self.close = store.close
@@ -60,9 +80,10 @@ class _App:
         body = Body(receive)
         try:
             request = StorageRequest.of(scope, body.receive)
-            answered = await (_json(self._store, request) if json else answer_xml(self._store, request))
+            answered = await (_json(self._store, self._extras, request) if json else answer_xml(self._store, request))
             if isinstance(answered, ObjectReader):
-                await send_media(answered, request.headers, send, head=head, xml=not json)
+                headers = {} if json else headers_of_answer(request)
+                await send_media(answered, request.headers, send, headers, head=head, xml=not json)
                 return
         except ConnectionError:  # the client's connection
             raise
@@ -90,32 +111,63 @@ def _as_answered(error: StoreError, method: str) -> StoreError:
     return error
 
 
-async def _json(store: ObjectStore, request: StorageRequest) -> Answer | ObjectReader:
+async def _json(store: ObjectStore, extras: _Extras, request: StorageRequest) -> Answer | ObjectReader:
     """Routes a call of the JSON API."""
     segments = list(request.segments)
     if segments[0] == "batch":
-        return await _answer_batch(store, request)
+        return await _answer_batch(store, extras, request)
     if segments[0] == "resumable":
         segments.pop(0)
     kind = segments.pop(0) if segments[0] in ("upload", "download") else ""
     match segments[2:]:
         case ["b"]:
+            if request.method == "POST":
+                return await extras.access.around(request, None, functools.partial(answer_buckets, store))
             return await answer_buckets(store, request)
         case ["b", bucket, "o"] if kind == "upload":
             return await answer_upload(store, request, bucket)
         case ["b", bucket]:
-            return await answer_bucket(store, request, bucket)
+            answer: _Answering = functools.partial(answer_bucket, store, name=bucket)
+            return await _with_lists(store, extras, request, bucket, answer)
+        case ["b", bucket, "acl" | "defaultObjectAcl" as name, *entity] if len(entity) <= 1:
+            found = await asyncio.to_thread(store.bucket, bucket)
+            return await extras.access.answer(request, found, bucket_resource(found, request.origin), name, *entity)
+        case ["b", bucket, "o", name, "acl", *entity] if len(entity) <= 1:
+            found = await asyncio.to_thread(store.bucket, bucket)
+            resource = object_resource(await asyncio.to_thread(store.stat, bucket, name), request.origin)
+            return await extras.access.answer(request, found, resource, "acl", *entity)
         case ["b", bucket, "o"]:
             return await answer_listing(store, request, bucket)
         case ["b", bucket, "o", *rest] if any(rest):
-            return await answer_object(store, request, bucket, rest)
+            answer = functools.partial(answer_object, store, bucket=bucket, rest=rest)
+            return await _with_lists(store, extras, request, bucket, answer)
         case ["b", bucket, "iam"]:
             return await answer_policy(store, request, bucket)
+        case ["b", bucket, "iam", "testPermissions"]:
+            return await answer_permissions(store, request, bucket)
+        case ["b", bucket, "lockRetentionPolicy"]:
+            return await lock_retention(store, request, bucket)
+        case ["b", bucket, "notificationConfigs", *item] if len(item) <= 1:
+            found = await asyncio.to_thread(store.bucket, bucket)
+            return await extras.notifications.answer(request, found, *item)
+        case ["projects", project, "serviceAccount"]:
+            return answer_service_account(request, project)
+        case ["projects", project, "hmacKeys", *item] if len(item) <= 1:
+            return extras.hmac_keys.answer(request, project, *item, resource=await request.json())
         case ["b", bucket, "storageLayout"]:
             return await _layout(store, bucket)
         case ["b", _, what, *_] if what in _OF_BUCKETS:
             raise NotEmulated(_OF_BUCKETS[what])
     raise NotEmulated(f"{request.method} /{'/'.join(request.segments)}")
+
+
+async def _with_lists(
+    store: ObjectStore, extras: _Extras, request: StorageRequest, bucket: str, answer: _Answering
+) -> Answer | ObjectReader:
+    """Answers a request for a bucket or an object, with access control lists if it sets them or asks for them."""
+    if request.method not in ("PATCH", "PUT") and request.parameters.get("projection") != "full":
+        return await answer(request)
+    return await extras.access.around(request, await asyncio.to_thread(store.bucket, bucket), answer)
 
 
 async def _layout(store: ObjectStore, bucket: str) -> Answer:
@@ -125,10 +177,10 @@ async def _layout(store: ObjectStore, bucket: str) -> Answer:
     return json_answer({**layout, "hierarchicalNamespace": {"enabled": False}})
 
 
-async def _whole(store: ObjectStore, request: StorageRequest) -> Answer:
+async def _whole(store: ObjectStore, extras: _Extras, request: StorageRequest) -> Answer:
     """Answers one call of a batch, including errors; a batch cannot request media."""
     try:
-        answered = await _json(store, request)
+        answered = await _json(store, extras, request)
     except StoreError as error:
         return error_json(_as_answered(error, request.method))
     except ConnectionError:
@@ -141,7 +193,7 @@ async def _whole(store: ObjectStore, request: StorageRequest) -> Answer:
     return answered
 
 
-async def _answer_batch(store: ObjectStore, request: StorageRequest) -> Answer:
+async def _answer_batch(store: ObjectStore, extras: _Extras, request: StorageRequest) -> Answer:
     """Answers the calls of a batch, ``multipart/mixed``, one after the other.
 
     Raises Invalid if the body is not a batch, or has more than 100 calls.
@@ -160,7 +212,7 @@ async def _answer_batch(store: ObjectStore, request: StorageRequest) -> Answer:
     body = bytearray()
     for part in parts:
         payload = part.get_payload(decode=True)
-        answered = await _whole(store, _inner(request, payload if isinstance(payload, bytes) else b""))
+        answered = await _whole(store, extras, _inner(request, payload if isinstance(payload, bytes) else b""))
         reply_to = str(part.get("content-id", "<0>")).strip("<>")
         lines = [f"HTTP/1.1 {answered.status} ", *(f"{k}: {v}" for k, v in answered.headers.items())]
         lines.append(f"Content-Length: {len(answered.body)}")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from t5x_harness.google.asgi import NOT_EMULATED
 from t5x_harness.google.identity import PROJECT, project_number
@@ -47,6 +48,13 @@ _FIRST: Mapping[str, Any] = {
 """The policy of a new bucket."""
 
 
+async def answer_permissions(store: ObjectStore, request: StorageRequest, name: str) -> Answer:
+    """Answers ``/storage/v1/b/NAME/iam/testPermissions``: everyone has all, because policies are not enforced."""
+    await asyncio.to_thread(store.bucket, name)
+    permissions = [value for key, value in parse_qsl(request.query) if key == "permissions"]
+    return json_answer({"kind": "storage#testIamPermissionsResponse", "permissions": permissions})
+
+
 async def answer_policy(store: ObjectStore, request: StorageRequest, name: str) -> Answer:
     """Answers ``/storage/v1/b/NAME/iam``; raises StoreError for an invalid or outdated policy."""
     bucket = await asyncio.to_thread(store.bucket, name)
@@ -68,6 +76,22 @@ async def answer_policy(store: ObjectStore, request: StorageRequest, name: str) 
     shown: Any = bucket.fields.get(POLICY, _FIRST)
     identity = {"resourceId": f"projects/_/buckets/{bucket.name}", "etag": etag_of(bucket)}
     return json_answer({"kind": "storage#policy", **identity, **shown})
+
+
+async def lock_retention(store: ObjectStore, request: StorageRequest, name: str) -> Answer:
+    """Answers ``/storage/v1/b/NAME/lockRetentionPolicy``; raises Invalid if there is no policy to lock."""
+    if request.method != "POST":
+        raise NotAllowed(request)
+    conditions = preconditions_of(request.parameters)
+    if conditions.metageneration_match is None:
+        raise Invalid("Required parameter: ifMetagenerationMatch", reason="required")
+    bucket = await asyncio.to_thread(store.bucket, name, conditions)
+    if not bucket.fields.get("retentionPolicy"):
+        raise Invalid(f"The bucket {name} has no retention policy to lock")
+    locked = {"retentionPolicy": {"isLocked": True}}
+    return json_answer(
+        bucket_resource(await asyncio.to_thread(store.patch_bucket, name, locked, conditions), request.origin)
+    )
 
 
 _TIMES = 3
@@ -200,7 +224,7 @@ _Target = tuple[str, str, ObjectFields | None, Preconditions]
 """Bucket, name and fields of a copy (None for those of its source), and conditions on the object that it replaces."""
 
 _UNIT = 1 << 20
-_NOT_EMULATED = {"acl": "access control lists", "iam": "IAM policies", "restore": "soft-deleted objects"}
+_NOT_EMULATED = {"iam": "IAM policies", "restore": "soft-deleted objects"}
 
 
 async def answer_listing(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:

@@ -58,7 +58,8 @@ class StorageRequest:
     host: str  # the host in the client's request, with its port
     scheme: str
     segments: tuple[str, ...]  # the path between slashes, each part decoded separately: ``%2F`` stays in a name
-    parameters: Mapping[str, str]
+    parameters: Mapping[str, str]  # the last one of each name
+    query: str  # all parameters, as they were sent
     headers: Mapping[str, str]
     receive: Receive
 
@@ -74,7 +75,8 @@ class StorageRequest:
         except UnicodeDecodeError:
             raise Invalid("The path and the parameters have to be UTF-8") from None
         host = headers.get("host", "storage.googleapis.com")
-        return cls(scope["method"], host, scope["scheme"], segments, parameters, headers, receive)
+        query = scope["query_string"].decode("latin-1")
+        return cls(scope["method"], host, scope["scheme"], segments, parameters, query, headers, receive)
 
     @property
     def origin(self) -> str:

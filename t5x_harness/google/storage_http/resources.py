@@ -80,7 +80,7 @@ def bucket_resource(bucket: Bucket, origin: str) -> dict[str, Any]:
         "location": "US",
         "locationType": "region" if regional else "multi-region",
         "storageClass": "STANDARD",
-        "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}, "publicAccessPrevention": "inherited"},
+        "iamConfiguration": {"uniformBucketLevelAccess": {"enabled": False}, "publicAccessPrevention": "inherited"},
         **{name: value for name, value in bucket.fields.items() if name != POLICY},
         "kind": "storage#bucket",
         "id": bucket.name,

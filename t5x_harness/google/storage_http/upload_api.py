@@ -22,14 +22,14 @@ from t5x_harness.google.storage_http.resources import (
 )
 
 _LONGEST_HEAD = 1 << 20
-_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]+)-([0-9]+)|\*)/([0-9]+|\*)")
+_CONTENT_RANGE = re.compile(r"bytes (?:([0-9]+)-([0-9]+|\*)|\*)/([0-9]+|\*)")
 
 
 async def answer_upload(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
     """Answers ``/upload/storage/v1/b/BUCKET/o``."""
     upload_id = request.parameters.get("upload_id")
     if upload_id is not None:
-        return await _resume(store, request, upload_id)
+        return await resume_upload(store, request, upload_id)
     if request.method not in ("POST", "PUT"):
         raise NotAllowed(request)
     match request.parameters.get("uploadType"):
@@ -69,7 +69,7 @@ async def _start(store: ObjectStore, request: StorageRequest, bucket: str) -> An
     return Answer(200, b"", {"location": address, "x-guploader-uploadid": upload.id})
 
 
-async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -> Answer:
+async def resume_upload(store: ObjectStore, request: StorageRequest, upload_id: str) -> Answer:
     """Receives bytes of a resumable upload, or answers how many it has received."""
     if request.method == "DELETE":
         await asyncio.to_thread(store.uploads.cancel, upload_id)
@@ -77,7 +77,7 @@ async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -
     upload = await asyncio.to_thread(store.uploads.get, upload_id)
     if upload.finished is not None:  # the client has lost the last answer
         return json_answer(object_resource(upload.finished, request.origin))
-    first, total = _content_range(request)
+    first, total, is_last = _content_range(request)
     received = upload.received
     if first is not None:
         at = first
@@ -86,7 +86,7 @@ async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -
             at += len(chunk)
     if total is not None and received > total:
         raise Invalid(f"The upload has {received} bytes, more than the {total} that were announced")
-    if received == total or (total is None and "content-range" not in request.headers):
+    if received == total or is_last:
         checksums = checksums_of({}, request.headers)
         found = await asyncio.to_thread(store.uploads.finish, upload_id, checksums)
         return json_answer(object_resource(found, request.origin))
@@ -94,16 +94,22 @@ async def _resume(store: ObjectStore, request: StorageRequest, upload_id: str) -
     return Answer(308, b"", {"x-guploader-uploadid": upload.id, **progress})
 
 
-def _content_range(request: StorageRequest) -> tuple[int | None, int | None]:
-    """Returns the offset of a request's bytes, None without bytes, and the final size, None if it is not known."""
+def _content_range(request: StorageRequest) -> tuple[int | None, int | None, bool]:
+    """Returns where the bytes of a request belong.
+
+    Returns:
+      The offset, None without bytes; the final size, None if it is not known; and whether the upload then ends with
+      this request, as Node's client says with ``bytes 0-*/*``.
+    """
     text = request.headers.get("content-range")
     if text is None:
-        return 0, None
+        return 0, None, True
     match = _CONTENT_RANGE.fullmatch(text.strip())
     if match is None:
         raise Invalid(f"Failed to parse Content-Range header: {text}")
-    first, _, total = match.groups()
-    return (count_of(first) if first is not None else None), (count_of(total) if total != "*" else None)
+    first, last, total = match.groups()
+    size = count_of(total) if total != "*" else None
+    return (count_of(first) if first is not None else None), size, last == "*" and size is None
 
 
 async def _read_related(request: StorageRequest) -> tuple[dict[str, Any], str | None, AsyncIterator[bytes]]:

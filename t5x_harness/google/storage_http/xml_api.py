@@ -29,11 +29,13 @@ from t5x_harness.google.storage_http.resources import (
     HEADER_FIELDS,
     checksums_of,
     hash_header,
+    header_text,
     listing_of,
     number_of,
     rfc3339,
     xml_etag_of,
 )
+from t5x_harness.google.storage_http.upload_api import resume_upload
 
 _NAMESPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 _LISTING_NAMESPACE = "http://doc.s3.amazonaws.com/2006-03-01"
@@ -44,6 +46,8 @@ _NOT_EMULATED = frozenset(
     "retention storageClass tagging versioning versions website websiteConfig".split()
 )
 """Parameters that are refused: without their effect, a request would read or write the wrong thing."""
+
+_ASKED = ("response-content-disposition", "response-content-type")
 
 
 async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | ObjectReader:
@@ -61,6 +65,8 @@ async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | Ob
         return await _bucket(store, request, bucket)
     if "uploads" in parameters or "uploadId" in parameters:
         return await _upload_of_parts(store, request, bucket, name)
+    if "upload_id" in parameters or (request.method == "POST" and "x-goog-resumable" in request.headers):
+        return await _upload_resumably(store, request, bucket, name)
     match request.method:
         case "GET" | "HEAD":
             conditions = _conditions(request, generation=number_of(parameters, "generation"))
@@ -75,6 +81,12 @@ async def answer_xml(store: ObjectStore, request: StorageRequest) -> Answer | Ob
             await asyncio.to_thread(store.delete, bucket, name, conditions)
             return Answer(204)
     raise NotAllowed(request)
+
+
+def headers_of_answer(request: StorageRequest) -> Mapping[str, str]:
+    """Returns the headers that a request for an object asks for instead of the object's own."""
+    given = {name.removeprefix("response-"): value for name, value in request.parameters.items() if name in _ASKED}
+    return {name: header_text(value) for name, value in given.items()}
 
 
 async def _bucket(store: ObjectStore, request: StorageRequest, bucket: str) -> Answer:
@@ -96,8 +108,25 @@ async def _put(store: ObjectStore, request: StorageRequest, bucket: str, name: s
     conditions = await with_entity_tags(store, bucket, name, _conditions(request), request.headers)
     expected = checksums_of({}, request.headers)
     found = await write_object(store, bucket, name, _fields(request), conditions, request.chunks(), expected)
+    return _written(found)
+
+
+def _written(found: StoredObject) -> Answer:
     headers = media_headers(found, xml=True)
     return Answer(200, b"", {k: v for k, v in headers.items() if k.startswith("x-goog-") or k == "etag"})
+
+
+async def _upload_resumably(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer:
+    """Begins a resumable upload, or receives its bytes as the JSON API does, at an address that needs no signature."""
+    upload_id = request.parameters.get("upload_id")
+    if upload_id is None:
+        begun = await asyncio.to_thread(store.uploads.start, bucket, name, _fields(request), _conditions(request))
+        path = "/".join(quote(part, safe="") for part in request.segments)
+        address = f"{request.origin}/{path}?upload_id={begun.id}"
+        return Answer(201, b"", {"location": address, "x-guploader-uploadid": begun.id})
+    answered = await resume_upload(store, request, upload_id)
+    upload = await asyncio.to_thread(store.uploads.get, upload_id) if answered.status == 200 else None
+    return _written(upload.finished) if upload and upload.finished else answered
 
 
 async def _copy(store: ObjectStore, request: StorageRequest, bucket: str, name: str) -> Answer:

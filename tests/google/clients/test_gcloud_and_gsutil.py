@@ -13,13 +13,13 @@ TOOLS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "make": ("gcloud", "storage", "buckets", "create"),
         "copy": ("gcloud", "storage", "cp"),
         "copy all": ("gcloud", "storage", "cp", "--recursive"),
-        "notifications": ("gcloud", "storage", "buckets", "notifications", "list"),
+        "not emulated": ("gcloud", "storage", "managed-folders", "list"),
     },
     "gsutil": {
         "make": ("gsutil", "mb"),
         "copy": ("gsutil", "cp"),
         "copy all": ("gsutil", "-m", "cp", "-r"),
-        "notifications": ("gsutil", "notification", "list"),
+        "not emulated": ("gsutil", "iam", "get"),
     },
 }
 LARGE = bytes(range(256)) * 40_000  # more than eight megabytes: a resumable upload
@@ -56,8 +56,9 @@ def test_what_is_not_emulated_is_asked_for_once(
 ) -> None:
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not installed")
-    fake_gcs.bucket("data")
-    done = asking.run_command(*TOOLS[tool]["notifications"], "gs://data", env=client_environment, cwd=tmp_path)
+    fake_gcs.put(fake_gcs.bucket("data"), {"a": "x"})
+    done = asking.run_command(*TOOLS[tool]["not emulated"], "gs://data/a", env=client_environment, cwd=tmp_path)
     assert done.returncode == 1
-    assert "t5x-harness does not emulate notifications; buckets, objects," in done.stderr
+    what = {"gcloud": "managed folders", "gsutil": "IAM policies"}[tool]
+    assert f"t5x-harness does not emulate {what}; buckets, objects," in done.stderr
     assert [request.status for request in fake_gcs.requests if request.status != 200] == [403]

@@ -16,6 +16,7 @@ STATUS = {
 BAD_BUCKET = "Invalid bucket name: 'goog-x': it must not begin with 'goog'"
 BAD_NAME = "Invalid object name: 'a\\nb': it must not contain a carriage return or a line feed"
 OF_FOLDERS = b'{"name": "bucket-of-folders", "hierarchicalNamespace": {"enabled": true}}'
+NO_POLICY = "The bucket bucket has no retention policy to lock"
 MADE = "Your previous request to create the named bucket succeeded and you already own it."
 
 
@@ -58,17 +59,32 @@ MADE = "Your previous request to create the named bucket succeeded and you alrea
         ("POST", f"{UPLOAD}=new&name=a", b"", "invalid", "There is no uploadType new"),
         ("PATCH", OBJECT, b'{"metadata": {"k": 1}}', "invalid", "metadata has to be an object of texts"),
         ("POST", OBJECT, b"", "methodNotAllowed", "POST is not allowed for /storage/v1/b/bucket/o/a"),
-        ("GET", f"{BUCKET}/notificationConfigs", b"", "notImplemented", "notifications"),
-        ("POST", f"{BUCKET}/notificationConfigs", b"{}", "notImplemented", "notifications"),
+        (
+            "GET",
+            f"{BUCKET}/notificationConfigs/1",
+            b"",
+            "notFound",
+            "The bucket bucket has no notification configuration 1",
+        ),
+        ("POST", f"{BUCKET}/notificationConfigs", b"{}", "required", "Required: topic"),
+        ("PUT", f"{BUCKET}/notificationConfigs", b"{}", "methodNotAllowed", None),
+        ("POST", f"{BUCKET}/lockRetentionPolicy", b"", "required", "Required parameter: ifMetagenerationMatch"),
+        ("POST", f"{BUCKET}/lockRetentionPolicy?ifMetagenerationMatch=1", b"", "invalid", NO_POLICY),
+        ("GET", f"{BUCKET}/anywhereCaches", b"", "notImplemented", "caches"),
         ("POST", BUCKETS, OF_FOLDERS, "notImplemented", "buckets with a hierarchical namespace"),
-        ("GET", f"{OBJECT}/acl", b"", "notImplemented", "access control lists"),
+        ("GET", f"{OBJECT}/acl/allUsers", b"", "notFound", "The access control list has no entry for allUsers"),
+        ("POST", f"{BUCKET}/acl", b'{"entity": "allUsers"}', "invalid", None),
+        ("PATCH", f"{OBJECT}?predefinedAcl=none", b"", "invalid", None),
+        ("POST", f"{OBJECT}/restore", b"", "notImplemented", "soft-deleted objects"),
         ("GET", f"{OBJECT}/moveTo/o/b", b"", "methodNotAllowed", None),
         ("POST", f"{OBJECT}/moveTo/o/a", b"", "invalid", "An object is moved to another name, not to its own: 'a'"),
         ("POST", f"{OBJECT}/moveTo/o/b?ifGenerationNotMatch=5", b"", "conditionNotMet", None),
         ("POST", f"{OBJECT}/moveTo/o/b?ifSourceGenerationMatch=5", b"", "conditionNotMet", None),
-        ("GET", f"{BUCKET}/iam/testPermissions", b"", "notImplemented", "IAM policies"),
+        ("GET", f"{BUCKET}/iam/roles", b"", "notImplemented", "IAM policies"),
         ("GET", "/storage/v1/b/gone/iam", b"", "notFound", None),
-        ("GET", "/storage/v1/projects/p/hmacKeys", b"", "notImplemented", "GET /storage/v1/projects/p/hmacKeys"),
+        ("POST", "/storage/v1/projects/p/hmacKeys", b"", "required", "Required: serviceAccountEmail"),
+        ("GET", "/storage/v1/projects/p/hmacKeys/k", b"", "notFound", "The project p has no HMAC key k"),
+        ("GET", "/storage/v1/projects/p/quota", b"", "notImplemented", "GET /storage/v1/projects/p/quota"),
     ],
 )
 def test_soft_errors(call: Any, method: str, target: str, body: bytes, reason: str, message: str | None) -> None:

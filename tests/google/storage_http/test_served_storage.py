@@ -52,6 +52,17 @@ def test_a_large_resumable_upload_broken_again_and_again(session: EmulatedCloud,
     assert ask(session, "GET", "/bucket/large")[2] == body
 
 
+def test_a_stream_of_unknown_size_ends_with_its_request(session: EmulatedCloud) -> None:
+    """Node's client sends a stream in one request, or in several whose last one says the size."""
+    at = start_resumable(session, "stream")
+    status, _, answer = ask(session, "PUT", at, BODY, {"Content-Range": "bytes 0-*/*"})
+    assert (status, json.loads(answer)["size"]) == (200, "10")
+    at = start_resumable(session, "stream")
+    assert ask(session, "PUT", at, BODY, {"Content-Range": "bytes 0-*/20"})[0] == 308
+    assert ask(session, "PUT", at, BODY, {"Content-Range": "bytes 10-*/20"})[0] == 200
+    assert ask(session, "GET", "/bucket/stream")[2] == BODY * 2
+
+
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize(
     "head",
