@@ -369,6 +369,19 @@ REPORTED = {
     "OSError: [Errno 28] No space left on device: '/data/m/x.tmp'": ("DSK01", "a host had no space left on a disk"),
     "OSError: [Errno 122] Disk quota exceeded": ("DSK01", "a host used up its quota of a disk"),
     "OSError: [Errno 30] Read-only file system: '/data/m'": ("DSK01", "a host wrote to a disk that is read-only"),
+    "subprocess.CalledProcessError: Command '['gsutil', '-m', 'mv', 'gs://b/run/checkpoint_5.tmp-1666556700', "
+    "'gs://b/run/checkpoint_5']' returned non-zero exit status 1.": (
+        "CKP35",
+        "a host could not give the checkpoint gs://b/run/checkpoint_5 its name: gsutil ended with status 1",
+    ),
+    "Resources are insufficient in region: us-central1. Please try a different region or use a different": (
+        "VTX19",
+        "no machine of the job's kind was free in us-central1",
+    ),
+    'ERROR: There is no more capacity in the zone "europe-west4-a"; you can try in another zone where Cloud TPU': (
+        "VTX19",
+        "no TPU of the kind was free in europe-west4-a",
+    ),
     "tmp parameter does not exist": ("CKP13", "an unfinished checkpoint was removed while it was written"),
     "NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
     "gs://b/run/checkpoint_5/train_ds-002-of-004": (
