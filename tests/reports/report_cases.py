@@ -26,11 +26,12 @@ class Report:
       saw: what the user saw.
       stage: the stage or command that finds the cause; empty if none does.
       why_not: the reason why nothing finds it; empty if it is found.
-      code: the code of the finding.
+      code: the code of the finding; empty for a command whose errors have none.
       message: a part of its message.
       fix: a part of its fix.
       also: the codes of what else is wrong with the project and with the cured one.
       own_process: whether its runs share no process, because they import more than the project.
+      timeout: the time limit of a stage, in seconds.
       slice: the slice that the project is for.
       settings: settings of the run.
       variables: environment variables.
@@ -48,6 +49,7 @@ class Report:
     fix: str = ""
     also: tuple[str, ...] = ()
     own_process: bool = False
+    timeout: float = 300
     slice: str = "v3-8"
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -45,7 +45,7 @@ def _table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterato
 def _row(report: Report) -> tuple[str, ...]:
     how = _COMMANDS.get(report.stage, report.stage)
     has_page = (PAGE.parent / "rules" / f"{report.code}.md").exists()
-    code = f"[{report.code}](rules/{report.code}.md)" if has_page else report.code
+    code = f"[{report.code}](rules/{report.code}.md)" if has_page else report.code or "-"
     return _threads(report), report.saw, how, code, report.message
 
 

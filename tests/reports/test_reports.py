@@ -19,7 +19,8 @@ from t5x_harness.workers.zygote import Zygote
 
 FOUND = [report for report in reports() if report.stage]
 QUICK = ("lint", "log", "doctor")
-SHARED = (Stage.RESOLVE, Stage.PLAN)
+SHARED = ("resolve", "plan")
+CONVERT = "convert"
 
 
 def _cases(*, quick: bool) -> list[object]:
@@ -30,7 +31,7 @@ def _cases(*, quick: bool) -> list[object]:
 def _marks(report: Report) -> list[pytest.MarkDecorator]:
     if report.stage in QUICK:
         return []
-    return [pytest.mark.stack] if report.stage in SHARED else [pytest.mark.stack, pytest.mark.journey]
+    return [pytest.mark.stack] if report.stage in (*SHARED, CONVERT) else [pytest.mark.stack, pytest.mark.journey]
 
 
 Said = tuple[str, str, str, Severity | None]
@@ -88,7 +89,12 @@ def test_a_report_is_explained_without_a_run(report: Report, ask: Ask, tmp_path:
 
 
 @pytest.fixture
-def run_project(zygote: Zygote, shared_processes: SharedProcesses, tmp_path: Path) -> RunProject:
+def run_project(
+    zygote: Zygote,
+    shared_processes: SharedProcesses,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> RunProject:
     """Returns a function that runs a project up to the stage of its report, and returns all findings."""
 
     def run(report: Report, *, cured: bool) -> list[Said]:
@@ -96,6 +102,8 @@ def run_project(zygote: Zygote, shared_processes: SharedProcesses, tmp_path: Pat
         project = report.write(place, cured=cured)
         for folder, config in project.checkpoints.items():
             write_checkpoint(zygote, place, folder, config)
+        if project.stage == CONVERT:
+            return _converted(place, capsys)
         settings = dict(project.settings)
         if "hosts" in settings:
             settings["hosts"] = Hosts(settings["hosts"])
@@ -107,13 +115,12 @@ def run_project(zygote: Zygote, shared_processes: SharedProcesses, tmp_path: Pat
             cwd=str(place),
             settings=RunSettings(**settings),
         )
-        until = Stage(project.stage)
-        is_shared = until in SHARED and not project.own_process
+        is_shared = project.stage in SHARED and not project.own_process
         processes = shared_processes if is_shared else zygote
         with LocalRun(
-            spec, zygote=processes, workspace=place / "run", timeout=300, env=project.variables or None
+            spec, zygote=processes, workspace=place / "run", timeout=project.timeout, env=project.variables or None
         ) as running:
-            running.stage(until)
+            running.stage(Stage(project.stage))
             result = running.result()
         return [(f.code, f.message, f.fix, f.severity) for stage in result.stages for f in stage.findings]
 
@@ -124,6 +131,15 @@ def run_project(zygote: Zygote, shared_processes: SharedProcesses, tmp_path: Pat
 def test_a_report_is_explained_by_a_run(report: Report, run_project: RunProject) -> None:
     _is_explained(report, run_project(report, cured=False))
     _is_quiet(report, run_project(report, cured=True))
+
+
+def _converted(place: Path, capsys: pytest.CaptureFixture[str]) -> list[Said]:
+    """Converts the checkpoint of a project; what is refused is one finding without a code."""
+    output = ["--to", "transformers", "--output", f"{place}/transformers"]
+    if main(["convert", f"{place}/pretrained/checkpoint_1000", *output, f"--gin_file={place}/run.gin"]) == 0:
+        return []
+    said = " ".join(capsys.readouterr().err.split())
+    return [("", said, said, Severity.ERROR)]
 
 
 def _is_explained(report: Report, found: list[Said]) -> None:
