@@ -31,7 +31,7 @@ class KnownError(Protocol):
         """The smallest fix."""
 
 
-_OF_T5X = re.compile(r"[/\\]t5x[/\\](?:contrib[/\\]\w+[/\\])?\w+\.py:")
+_OF_T5X = re.compile(r"(?:\bt5x|-packages)[/\\]t5x[/\\](?:contrib[/\\]\w+[/\\])?\w+\.py:")
 """The place of a line in T5X's package."""
 
 

@@ -250,7 +250,7 @@ REPORTED = {
         "AOT01",
         "a device of a host had 1.92G of its memory free, and 3.95G was needed",
     ),
-    "external/xla/xla/service/hlo_rematerialization.cc:3005] Can't reduce memory use below 26.14GiB (28065947629 bytes) "
+    "xla/service/hlo_rematerialization.cc:3005] Can't reduce memory use below 26.14GiB (28065947629 bytes) "
     "by rematerialization; only reduced to 34.30GiB (36831593796 bytes), down from 34.44GiB": (
         "AOT01",
         "a program needs 34.30GiB of a device's memory, however much XLA computes again, and 26.14GiB were left for it",
@@ -580,6 +580,15 @@ def test_an_unknown_exception_is_named_with_the_users_own_line() -> None:
     assert symptom.message == "host 2 stopped with ValueError: what is this, raised at /home/me/my_tasks.py:7"
     before = recognize([*T5X_TRACEBACK.format("what is this").splitlines(), "worker 0: Task 2 heartbeat timeout."])
     assert [s.code for s in before] == ["RUN01", "POD12"]
+
+
+def test_a_name_that_t5x_itself_does_not_define_is_a_mistake_of_t5x() -> None:
+    text = "Traceback (most recent call last):\n  File \"{}\", line 7, in restore\nNameError: name 'x' is not defined"
+    of_t5x, of_user = (
+        only(text.format(file).splitlines()) for file in ("/opt/t5x/t5x/checkpoints.py", "/home/me/t5x/my_tasks.py")
+    )
+    assert of_t5x.fix.startswith("the mistake is in T5X's own code: use another commit of T5X")
+    assert of_user.fix == ""
 
 
 @pytest.mark.parametrize(

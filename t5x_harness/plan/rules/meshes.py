@@ -1,4 +1,4 @@
-"""MSH02 to MSH05, MSH10, MSH11, SEQ28, GIN08 and GIN20: batches, files and partitions that the slice's mesh cannot share."""
+"""MSH02 to MSH05, MSH10, MSH11, SEQ28, GIN08 and GIN20: batches, files and partitions that a mesh cannot share."""
 
 from __future__ import annotations
 

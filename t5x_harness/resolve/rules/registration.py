@@ -92,9 +92,8 @@ def features_left(run: Resolved) -> Iterator[Found]:
             said.add(role.source)
             name = ", ".join(sorted(ours ^ other[1]))
             has, lacks = (first, other[0]) if ours - other[1] else (other[0], first)
-            message = (
-                f"the tasks of mixture {role.source} do not leave the same features: {has} leaves {name}, {lacks} not"
-            )
+            differ = f"{has} leaves {name}, and {lacks} does not"
+            message = f"the tasks of mixture {role.source} do not leave the same features: {differ}"
             fix = f"let {lacks} leave {name}, which may be empty, or {has} leave it out"
             yield Found(message, None, fix, location=run.registrations.place(role.source))
 
