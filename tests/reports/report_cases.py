@@ -71,7 +71,7 @@ class Report:
         """Copies the project, or the cured one, to a folder; ``/path/to`` in its configs becomes that folder.
 
         Returns:
-          The report, with the fields of the project that was copied.
+          The report of the project that was copied, in its new folder.
         """
         shutil.copytree(COMMON, place / COMMON.name)
         shutil.copytree(self.folder, place, dirs_exist_ok=True, ignore=shutil.ignore_patterns(FILE, CURED))
@@ -79,7 +79,7 @@ class Report:
             shutil.copytree(self.folder / CURED, place, dirs_exist_ok=True)
         for config in place.glob("*.gin"):
             config.write_text(config.read_text(encoding="utf-8").replace("/path/to", str(place)), encoding="utf-8")
-        return dataclasses.replace(self, **self.cured) if cured else self
+        return dataclasses.replace(self, folder=place, **(self.cured if cured else {}))
 
 
 def reports() -> tuple[Report, ...]:
