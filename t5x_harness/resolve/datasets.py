@@ -197,8 +197,8 @@ def task_features(converter: Any, lengths: Collection[str]) -> set[str]:
 def demanded_features(model: Any, role: DataRole) -> set[str]:
     """Returns the features without which the model's feature converter refuses data; empty if that is not known."""
     converter = getattr(model, "FEATURE_CONVERTER_CLS", None)
-    is_seqios = isinstance(converter, type) and issubclass(converter, seqio.FeatureConverter)
-    if not is_seqios or not converter.__call__.__module__.startswith("seqio."):
+    call = converter.__call__ if isinstance(converter, type) and issubclass(converter, seqio.FeatureConverter) else None
+    if not str(getattr(call, "__module__", "")).startswith("seqio."):
         return set()  # the user's own converter may take what SeqIO's refuse
     return task_features(converter, role.dataset.task_feature_lengths or ())
 
