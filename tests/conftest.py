@@ -34,7 +34,7 @@ hypothesis.settings.load_profile("unhurried")
 
 # Folders whose tests need no JAX, TensorFlow or server, except tests marked `stack`: they are the first to find what is
 # wrong with most changes. `tox run -e fast` runs them in an environment without the stack.
-FAST = ("packaging", "slices", "doctor", "cli", "lint", "report", "runs")
+FAST = ("packaging", "slices", "doctor", "cli", "lint", "report", "reports", "runs")
 
 
 # Sessions that tests start do not need the plugins of the suite's libraries, which take half of the startup time.

@@ -36,7 +36,7 @@ def explain_log(log: str) -> int:
     with _opened(log) as stream:
         read = read_log(text_lines(stream), reword)
     name = "stdin" if log == _STDIN else log
-    is_known = any(symptom.code != UNKNOWN for symptom in read.symptoms)
+    is_known = any(symptom.code != UNKNOWN or symptom.fix for symptom in read.symptoms)
     for line in _report(name, read) if is_known else _nothing_known(name, read):
         print(printable(line))
     return FINE if is_known else FOUND

@@ -194,6 +194,15 @@ def task_features(converter: Any, lengths: Collection[str]) -> set[str]:
     return set(getattr(converter, "TASK_FEATURES", ()))
 
 
+def demanded_features(model: Any, role: DataRole) -> set[str]:
+    """Returns the features without which the model's feature converter refuses data; empty if that is not known."""
+    converter = getattr(model, "FEATURE_CONVERTER_CLS", None)
+    call = converter.__call__ if isinstance(converter, type) and issubclass(converter, seqio.FeatureConverter) else None
+    if not str(getattr(call, "__module__", "")).startswith("seqio."):
+        return set()  # the user's own converter may take what SeqIO's refuse
+    return task_features(converter, role.dataset.task_feature_lengths or ())
+
+
 def vocabulary_ids(model: Any) -> int | None:
     """Returns how many ids the model's vocabularies can produce; None if it has none or they cannot be read."""
     found = [getattr(model, name, None) for name in ("input_vocabulary", "output_vocabulary")]

@@ -111,6 +111,16 @@ class Pipeline:
         """Describes what the broken part is given; None if there is none."""
         return self.given_to(self.broken.call, len(self.leaves)) if self.broken else None
 
+    @property
+    def leaves_none(self) -> tuple[Part, str] | None:
+        """The first part that leaves None as the value of a feature, and the feature; None if there is none."""
+        for part, dataset in self.leaves:
+            spec = dataset.element_spec
+            for name, of_feature in spec.items() if isinstance(spec, Mapping) else ():
+                if of_feature == tf.type_spec_from_value(None):
+                    return part, str(name)
+        return None
+
 
 def build(task: seqio.Task, role: DataRole) -> Pipeline:
     """Builds a task's pipeline for a dataset of the run, up to the part that breaks it.

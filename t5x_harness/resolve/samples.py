@@ -138,6 +138,11 @@ class Sample:
         """Whether the split has no examples other than those that were kept."""
         return self.ended and self.count == len(self.examples)
 
+    @property
+    def features(self) -> frozenset[str]:
+        """The features that the examples have; empty without examples."""
+        return frozenset(self.examples[0]) if self.examples else frozenset()
+
     def values(self, feature: str) -> list[Any]:
         """Returns a feature's values in the examples that have it: arrays, or bytes for a text."""
         return [e[feature] for e in self.examples if feature in e]

@@ -293,6 +293,15 @@ class _Sampler:
             pipeline = build(task, role)
             if pipeline.broken is not None:
                 self._broken.add(task.name)  # in every split
+                if none := pipeline.leaves_none:
+                    part, feature = none
+                    message = (
+                        f"{part} leaves None as feature {feature} of task {task.name}, which {pipeline.broken.name} "
+                        "cannot take: TensorFlow has no such value"
+                    )
+                    return own(
+                        "SEQ37", message, part.place or place, f"leave {feature} out, or let it be '', empty text"
+                    )
             of_rank = _WRONG_RANK.search(message)
             if evidence := pipeline.feature(of_rank[1]) if of_rank else pipeline.given_to_broken:
                 message += f"; {evidence}"

@@ -25,8 +25,8 @@ from t5x_harness.standins.run import StandIns
 from t5x_harness.standins.sources import cache_of, files_of, out_of_reach, patterns_of, splits_of
 from t5x_harness.upstream.seqio import metric_functions, metric_objects, vocabulary_file, weights_of
 
-_OF_NAMES = ("SEQ04", "SEQ31", "SEQ32", "SEQ34")
-"""Rules that need only a task's name and source, and so apply even to data that cannot be read here."""
+_OF_NAMES = ("SEQ01", "SEQ04", "SEQ31", "SEQ32", "SEQ34")
+"""Rules that need only a task's name, cache and source, and so apply even to data that cannot be read here."""
 
 
 def describe(run: Resolved, slice_: Slice, report: StageReport) -> None:

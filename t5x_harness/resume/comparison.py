@@ -212,7 +212,8 @@ def _same_batches(reference: History, resumed: History, life: Life, expected: Ex
             f"after a restart, the data begins anew: of {sum(map(len, wanted.values()))} examples, {examples.again} "
             f"are trained twice and {examples.never} never"
         )
-        made.findings.append(Finding("RES03", Severity.NOTE, Stage.RESUME, message, fix=f"bind {_SAVE_DATASET} = True"))
+        fix = f"bind {_SAVE_DATASET} = True, for data from files or a cache; a Python generator has no position to save"
+        made.findings.append(Finding("RES03", Severity.NOTE, Stage.RESUME, message, fix=fix))
         made.not_checked.append("the steps after a restart: they have other batches than without one")
     return False
 

@@ -1,6 +1,7 @@
 """Recognizes in the log of a job what it died of."""
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -28,6 +29,10 @@ class KnownError(Protocol):
     @property
     def fix(self) -> str:
         """The smallest fix."""
+
+
+_OF_T5X = re.compile(r"(?:\bt5x|-packages)[/\\]t5x[/\\](?:contrib[/\\]\w+[/\\])?\w+\.py:")
+"""The place of a line in T5X's package."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,7 +188,7 @@ def _of_exception(error: LoggedException, known: KnownError | None, reader: LogR
         code=known.code if known else UNKNOWN,
         message=mask_text(known.message if known else f"{_writer(line, reader)} stopped with {_quoted(line.text)}{at}"),
         cause="",
-        fix=known.fix if known else "",
+        fix=known.fix if known else _fix_of(error),
         host=reader.number_of(line),
         line=line.number,
         quoted=_quoted(line.text),
@@ -192,6 +197,13 @@ def _of_exception(error: LoggedException, known: KnownError | None, reader: LogR
         time=line.time,
         writer=line.writer,
     )
+
+
+def _fix_of(error: LoggedException) -> str:
+    """Returns the fix for an exception that is a mistake of T5X itself: a name that its own module does not define."""
+    if not error.texts[-1].startswith("NameError: ") or not _OF_T5X.search(error.place):
+        return ""
+    return "the mistake is in T5X's own code: use another commit of T5X, such as cc342d4, or the embedded T5X"
 
 
 def _without_echoes(symptoms: Sequence[Symptom]) -> Sequence[Symptom]:

@@ -250,6 +250,11 @@ REPORTED = {
         "AOT01",
         "a device of a host had 1.92G of its memory free, and 3.95G was needed",
     ),
+    "xla/service/hlo_rematerialization.cc:3005] Can't reduce memory use below 26.14GiB (28065947629 bytes) "
+    "by rematerialization; only reduced to 34.30GiB (36831593796 bytes), down from 34.44GiB": (
+        "AOT01",
+        "a program needs 34.30GiB of a device's memory, however much XLA computes again, and 26.14GiB were left for it",
+    ),
     "AssertionError: gs://b/run/checkpoint_99/state": ("CKP04", "the checkpoint gs://b/run/checkpoint_99 is not there"),
     "ValueError: Found improperly formatted checkpoint directory.": (
         "CKP05",
@@ -369,6 +374,19 @@ REPORTED = {
     "OSError: [Errno 28] No space left on device: '/data/m/x.tmp'": ("DSK01", "a host had no space left on a disk"),
     "OSError: [Errno 122] Disk quota exceeded": ("DSK01", "a host used up its quota of a disk"),
     "OSError: [Errno 30] Read-only file system: '/data/m'": ("DSK01", "a host wrote to a disk that is read-only"),
+    "subprocess.CalledProcessError: Command '['gsutil', '-m', 'mv', 'gs://b/run/checkpoint_5.tmp-1666556700', "
+    "'gs://b/run/checkpoint_5']' returned non-zero exit status 1.": (
+        "CKP35",
+        "a host could not give the checkpoint gs://b/run/checkpoint_5 its name: gsutil ended with status 1",
+    ),
+    "Resources are insufficient in region: us-central1. Please try a different region or use a different": (
+        "VTX19",
+        "no machine of the job's kind was free in us-central1",
+    ),
+    'ERROR: There is no more capacity in the zone "europe-west4-a"; you can try in another zone where Cloud TPU': (
+        "VTX19",
+        "no TPU of the kind was free in europe-west4-a",
+    ),
     "tmp parameter does not exist": ("CKP13", "an unfinished checkpoint was removed while it was written"),
     "NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
     "gs://b/run/checkpoint_5/train_ds-002-of-004": (
@@ -562,6 +580,15 @@ def test_an_unknown_exception_is_named_with_the_users_own_line() -> None:
     assert symptom.message == "host 2 stopped with ValueError: what is this, raised at /home/me/my_tasks.py:7"
     before = recognize([*T5X_TRACEBACK.format("what is this").splitlines(), "worker 0: Task 2 heartbeat timeout."])
     assert [s.code for s in before] == ["RUN01", "POD12"]
+
+
+def test_a_name_that_t5x_itself_does_not_define_is_a_mistake_of_t5x() -> None:
+    text = "Traceback (most recent call last):\n  File \"{}\", line 7, in restore\nNameError: name 'x' is not defined"
+    of_t5x, of_user = (
+        only(text.format(file).splitlines()) for file in ("/opt/t5x/t5x/checkpoints.py", "/home/me/t5x/my_tasks.py")
+    )
+    assert of_t5x.fix.startswith("the mistake is in T5X's own code: use another commit of T5X")
+    assert of_user.fix == ""
 
 
 @pytest.mark.parametrize(

@@ -161,8 +161,9 @@ FILES = {
          "one of several gin files of a run"),
         (DYNAMIC + "import __main__ as e\ne.evaluate.model = None\n", "GIN31 error 3",
          "evaluate needs dataset_cfg, restore_checkpoint_cfg, partitioner, output_dir, and nothing binds them",
-         "bind evaluate.dataset_cfg, evaluate.restore_checkpoint_cfg, evaluate.partitioner, evaluate.output_dir, "
-         "or include the run file that does"),
+         "bind evaluate.dataset_cfg = @utils.DatasetConfig(), evaluate.restore_checkpoint_cfg = "
+         "@utils.RestoreCheckpointConfig(), evaluate.partitioner = @partitioning.PjitPartitioner(), "
+         "evaluate.output_dir, or include the run file that does"),
         (f"{RUN}import flaxformer.components\n", "GIN15 error 10",
          "there is no module flaxformer (for flaxformer.components)",
          "install it: python -m pip install git+https://github.com/google/flaxformer"),

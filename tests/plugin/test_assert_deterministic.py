@@ -44,7 +44,7 @@ def test_a_config_is_deterministic_or_the_first_difference_is_named(run: Run, fo
             "E * AssertionError: the first training and the training killed and resumed differ first at step 2",
             "E * example 0 of the batch: ????????????????",
             "E * RES03: after a restart, the data begins anew: of 32 examples, * are trained twice and * never",
-            "E * fix: bind utils.SaveCheckpointConfig.save_dataset = True",
+            "E * fix: bind utils.SaveCheckpointConfig.save_dataset = True, for data from files or a cache; *",
         ]
     )
     result.stdout.no_fnmatch_line("*determinism.py:*: *")

@@ -249,6 +249,34 @@ def test_too_few_files_for_the_shards(tmp_path: Path) -> None:
     assert reworded(error)[:2] == ("SEQ28", "the data has 1 files, and 4 shards of it are asked for")
 
 
+def test_a_mixture_whose_tasks_leave_different_features() -> None:
+    pairs, text = (tf.data.Dataset.from_tensors({name: [1] for name in names}) for names in (PAIR, ["targets"]))
+    code, message, fix = reworded(raised(lambda: tf.data.Dataset.sample_from_datasets([pairs, text])))
+    assert code == "SEQ07"
+    assert message.startswith(
+        "the tasks of a mixture do not leave the same features: the first leaves 'inputs': Tensor"
+    )
+    assert ", and another one 'targets': TensorSpec(" in message
+    assert fix == "let the preprocessors of each task leave the same features; what a task does not have can be empty"
+
+
+def test_a_task_whose_source_has_no_splits(register: Callable[..., seqio.Task]) -> None:
+    task = register("nothing", source=seqio.FunctionDataSource(texts, splits=()))
+    assert reworded(raised(lambda: task.splits))[:2] == (
+        "SEQ19",
+        "task nothing has no splits, so that nothing of it can be read",
+    )
+
+
+def test_none_in_a_feature() -> None:
+    with tf.Graph().as_default():
+        error = raised(lambda: tf.constant(None))
+    assert reworded(error)[:2] == (
+        "SEQ37",
+        "a preprocessor leaves None as the value of a feature, which TensorFlow does not have",
+    )
+
+
 def test_what_t5x_raises(register: Callable[..., seqio.Task]) -> None:
     register("good")
     dataset = utils.DatasetConfig("good", LENGTHS, split="train", batch_size=12, shuffle=False, seed=0)

@@ -107,7 +107,7 @@ def test_data_that_begins_anew_is_a_note_where_its_position_is_not_saved(tmp_pat
     (note,) = made.findings
     assert (note.code, note.severity) == ("RES03", Severity.NOTE)
     assert note.message == "after a restart, the data begins anew: of 8 examples, 4 are trained twice and 4 never"
-    assert note.fix == "bind utils.SaveCheckpointConfig.save_dataset = True"
+    assert note.fix.startswith("bind utils.SaveCheckpointConfig.save_dataset = True, for data from files or a cache")
     assert made.not_checked == ["the steps after a restart: they have other batches than without one"]
 
 

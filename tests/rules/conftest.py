@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import t5x_in_use
+from checkpoint_writer import write_checkpoint
 from local_run import LocalRun
 from shared_process import SharedProcesses
 
@@ -28,7 +29,8 @@ def examine(zygote: Zygote, shared_processes: SharedProcesses, tmp_path: Path) -
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text.replace(FOLDER, str(tmp_path)), encoding="utf-8")
         for folder, gin in example.checkpoints.items():
-            _write_checkpoint(zygote, tmp_path, folder, gin)
+            (tmp_path / "writer.gin").write_text(gin, encoding="utf-8")
+            write_checkpoint(zygote, tmp_path, folder, "writer.gin")
         if example.golden:
             return _against_golden(zygote, tmp_path, example)
         buckets = tmp_path / "buckets"
@@ -52,22 +54,6 @@ def examine(zygote: Zygote, shared_processes: SharedProcesses, tmp_path: Path) -
         return result
 
     return run
-
-
-def _write_checkpoint(zygote: Zygote, folder: Path, name: str, gin: str) -> None:
-    (folder / "writer.gin").write_text(gin, encoding="utf-8")
-    spec = RunSpec(("writer.gin",), runtime=t5x_in_use.name, python_path=(str(folder),), cwd=str(folder))
-    writer = zygote.start(
-        "checkpoint_writer:open_writer",
-        {"spec": spec.to_json(), "workspace": str(folder / "writer")},
-        log=folder / "writer.log",
-        cwd=folder,
-        python_path=(str(Path(__file__).parents[1]), str(folder)),
-    )
-    with writer:
-        place = folder / name
-        step = int(name.rpartition("_")[2])
-        assert writer.call("write", folders={"orbax": str(place.parent)}, step=step, timeout=120) > 0
 
 
 def _against_golden(zygote: Zygote, folder: Path, example: Example) -> StageResult:

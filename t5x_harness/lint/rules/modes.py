@@ -188,6 +188,18 @@ def wrong_mode(context: Context) -> Iterator[Found]:
         )
 
 
+_USUAL = {
+    "dataset_cfg": " = @utils.DatasetConfig()",
+    "restore_checkpoint_cfg": " = @utils.RestoreCheckpointConfig()",
+    "partitioner": " = @partitioning.PjitPartitioner()",
+}
+"""What T5X's run files bind to parameters without which evaluate and infer do not start."""
+
+
+def _bound(entry: str, name: str) -> str:
+    return f"{entry}.{name}{_USUAL.get(name, '')}"
+
+
 @Rule(
     "GIN31",
     "gin file that is not a run config",
@@ -221,6 +233,6 @@ def no_run_config(context: Context) -> Iterator[Found]:
         yield Found(
             f"{entry} needs {', '.join(missing)}, and nothing binds {'it' if len(missing) == 1 else 'them'}",
             at.location,
-            f"bind {', '.join(f'{entry}.{name}' for name in missing)}, or include the run file that does",
+            f"bind {', '.join(_bound(entry, name) for name in missing)}, or include the run file that does",
             binding=f"{entry}.{missing[0]}",
         )

@@ -1,4 +1,4 @@
-"""MSH02 to MSH05, MSH11, SEQ28, GIN08 and GIN20: batches, files and partitions that the slice's mesh cannot share."""
+"""MSH02 to MSH05, MSH10, MSH11, SEQ28, GIN08 and GIN20: batches, files and partitions that a mesh cannot share."""
 
 from __future__ import annotations
 
@@ -79,6 +79,35 @@ def microbatches(plan: Planned) -> Iterator[Found]:
             key,
             f"set {name} to {'1' if fitting == 1 else f'a divisor of {fitting}'}, or enlarge the batch",
             severity=Severity.WARNING,
+        )
+
+
+@Rule(
+    "MSH10",
+    "evaluation of whole batches beside training in microbatches",
+    severity=Severity.NOTE,
+    why=(
+        "num_microbatches divides the batches of training alone. T5X compiles the step of train_eval for its whole "
+        "batch, before training begins, and it may need more memory than a train step: `RESOURCE_EXHAUSTED` in "
+        "`compile_eval`. Whether both fit, the TPU compiler says (`--aot`)."
+    ),
+    bad=training("from t5x import trainer", f"{_MICROBATCHES} = 8", at=f"{_MICROBATCHES} = 8"),
+    good=training("from t5x import trainer", f"{_MICROBATCHES} = 8", "train_eval/utils.DatasetConfig.batch_size = 16"),
+)
+def undivided_evaluation(plan: Planned) -> Iterator[Found]:
+    """Finds a dataset of train_eval whose batches are larger than the microbatches of training."""
+    sizes = {role.parameter: (role.batch_size, role.scope) for role in plan.run.roles}
+    (batch, _), (whole, scope) = (sizes.get(f"{name}_dataset_cfg", (None, "")) for name in ("train", "train_eval"))
+    parts, positions = plan.microbatches, plan.layout.positions
+    if parts == 1 or not batch or not whole or whole <= batch // parts:
+        return
+    part = positions * math.ceil(batch // parts / positions)
+    if whole > part:
+        yield Found(
+            f"training takes {batch // parts} of the {batch} examples at once, in {parts} microbatches, and train_eval "
+            f"takes {whole}: its step is compiled for all of them, and may need more memory",
+            plan.microbatches_key,
+            f"bind {scope}/utils.DatasetConfig.batch_size = {part}",
         )
 
 

@@ -63,16 +63,39 @@ SEQ05 = Rule(
 )
 
 
-SEQ07 = Rule(
+@Rule(
     "SEQ07",
     "mixture of tasks with different features",
-    name="DifferentFeatures",
-    why="SeqIO refuses a mixture whose tasks do not all have the same output features, such as one without inputs.",
+    why=(
+        "SeqIO refuses a mixture whose tasks do not all have the same output features, such as one without inputs. If "
+        "one of them leaves a feature out that it need not have, TensorFlow does: `datasets must have compatible "
+        "element specs`."
+    ),
     bad=training(
         _MIXED, files=_mixture("seqio.ByteVocabulary()", "{'targets': OTHER}"), at="seqio.MixtureRegistry.add('mixed'"
     ),
     good=_GOOD_MIXTURE,
 )
+def features_left(run: Resolved) -> Iterator[Found]:
+    """Finds each mixture of which one task leaves a feature that another does not; SEQ06 has those the model takes."""
+    from t5x_harness.resolve.datasets import demanded_features
+
+    said = set()
+    for role in run.roles:
+        samples = [s for r, s in run.sampled() if r is role and s.features]
+        taken = demanded_features(run.model, role)
+        if run.has_evaluator(role) or role.source in said or not samples:
+            continue
+        left = {s.task.name: (s.features & set(s.task.output_features)) - taken for s in samples}
+        (first, ours), *others = left.items()
+        if other := next(((name, theirs) for name, theirs in others if theirs != ours), None):
+            said.add(role.source)
+            name = ", ".join(sorted(ours ^ other[1]))
+            has, lacks = (first, other[0]) if ours - other[1] else (other[0], first)
+            differ = f"{has} leaves {name}, and {lacks} does not"
+            message = f"the tasks of mixture {role.source} do not leave the same features: {differ}"
+            fix = f"let {lacks} leave {name}, which may be empty, or {has} leave it out"
+            yield Found(message, None, fix, location=run.registrations.place(role.source))
 
 
 @Rule(

@@ -87,7 +87,7 @@ def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, S
     """Returns what is wrong with the number of examples, the fix, and how bad it is; None if nothing is."""
     from t5x_harness.resolve.pipeline import CHECK_SOURCE, of_nothing
     from t5x_harness.resolve.samples import SOURCE_EXAMPLES
-    from t5x_harness.standins.sources import declared_size
+    from t5x_harness.standins.sources import cache_of, declared_size
 
     task, split, count = sample.task, sample.split, sample.count
     if sample.late or (count and run.standins.source_of(task)):
@@ -95,6 +95,9 @@ def _too_few(run: Resolved, role: DataRole, sample: Sample) -> tuple[str, str, S
     if not count:
         among = "" if sample.ended else f" among the first {SOURCE_EXAMPLES:,} of its source"
         problem = f"task {task.name} has no example in split {split!r}{among}"
+        if role.dataset.use_cached and (cache := cache_of(task)):
+            fix = "cache it again: t5x-harness cache names the splits without examples, or set use_cached = False"
+            return f"{problem} of its cache, {cache}", fix, Severity.ERROR
         if sample.source_size:
             problem += f": its preprocessors drop all {sample.source_size:,} of its source"
             return problem, CHECK_SOURCE, Severity.ERROR

@@ -1,7 +1,15 @@
 """SEQ06, SEQ20 to SEQ24, SEQ37, SEQ40, SEQ43, SEQ44, INF12: functions that raise, or whose results are of no use."""
 
-from t5x_harness.findings.rule import Rule, evaluating, task_files, training
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from t5x_harness.findings.rule import Found, Rule, evaluating, task_files, training
 from t5x_harness.spec import Severity
+
+if TYPE_CHECKING:
+    from t5x_harness.resolve.resolved import Resolved
 
 _REGISTERED = "seqio.TaskRegistry.add("
 _NESTED = "lambda d: d.map(lambda e: {**e, 'targets': e['targets'][None]})"
@@ -12,14 +20,34 @@ _LABEL = "lambda text, **_: {{'{}': 0, '{}': 1}}.get(text, -1)"
 _SPLIT = "utils.DatasetConfig.split = 'validation'"
 
 
-SEQ06 = Rule(
+@Rule(
     "SEQ06",
     "output feature that the preprocessors do not make",
-    name="MissingFeature",
-    why="Columns of the source are called otherwise than the features of the task: SeqIO raises on the first example.",
+    why=(
+        "Columns of the source are called otherwise than the features of the task: SeqIO raises on the first example. "
+        "A feature with `required=False` may be left out, and the model's feature converter then refuses the data."
+    ),
     bad=training(files=task_files("'inputs': ['one two'", "'source': ['one two'"), at=_REGISTERED),
     good=training(),
 )
+def feature_left_out(run: Resolved) -> Iterator[Found]:
+    """Finds each feature that a task may leave out, and that the model takes all the same."""
+    from t5x_harness.resolve.datasets import demanded_features
+
+    said = set()
+    for role, sample in run.sampled():
+        taken = demanded_features(run.model, role)
+        missing = ", ".join(sorted(taken - sample.features)) if sample.features else ""
+        if missing and sample.task.name not in said:
+            said.add(sample.task.name)
+            left = ", ".join(sorted(sample.features))
+            yield Found(
+                f"task {sample.task.name} leaves no feature {missing}, and the model ({type(run.model).__name__}) "
+                f"takes it; the task leaves: {left}",
+                None,
+                f"let a preprocessor make {missing}, which may be empty text, or use a model that does not take it",
+                location=run.registrations.place(sample.task.name),
+            )
 
 
 SEQ37 = Rule(
