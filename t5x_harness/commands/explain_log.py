@@ -1,4 +1,4 @@
-"""``t5x-harness explain --log`` and ``doctor --explain``: what a job died of, or pip failed with, by the log's texts."""
+"""``t5x-harness explain --log`` and ``doctor --explain``: what a job died of, or pip failed with, by a log's texts."""
 
 import contextlib
 import shlex
