@@ -25,7 +25,12 @@ def install_command() -> str:
 
 @functools.cache
 def tested_versions() -> Mapping[str, str]:
-    """Returns the version of each distribution in the file of constraints, by its normalized name."""
+    """Returns the version of each distribution in the file of constraints, by its normalized name.
+
+    It is empty where the package was copied alone, as for a job.
+    """
+    if not constraints_file().is_file():
+        return {}
     lines = constraints_file().read_text(encoding="utf-8").splitlines()
     pins = [line.partition(";")[0].strip() for line in lines if line[:1].isalnum()]
     return dict(pin.split("==") for pin in pins)

@@ -1,4 +1,4 @@
-"""The doctor reports a CPU on which JAX never reads what it has compiled, and the variable that cures it if one does."""
+"""The doctor reports a CPU on which JAX reads nothing that it has compiled, and the variable that cures it, if any."""
 
 import os
 from pathlib import Path
