@@ -490,7 +490,7 @@ REPORTED = {
         "JAX found no TPU at a host, and took the CPU",
     ),
 }
-"""Texts that JAX, libtpu, T5X, tensorstore, Linux, Google's services, pip and imports print, each with its code and message."""
+"""Texts that JAX, libtpu, T5X, Linux, Google's services, pip and imports print, each with its code and message."""
 
 
 def only(lines: Iterable[str]) -> Symptom:
