@@ -474,7 +474,7 @@ REPORTED = {
         "INS10",
         "tensorflow is too old for a model: it cannot read a program of StableHLO_v1.9.1",
     ),
-    "ModuleNotFoundError: No module named 'airio.core'": ("INS11", "a package needs airio, which is not installed"),
+    "ModuleNotFoundError: No module named 'airio'": ("INS11", "a package needs airio, which is not installed"),
     "sed: can't read /usr/lib/python3/dist-packages/t5x/partitioning.py: No such file or directory": (
         "INS11",
         "t5x is not installed, so that its file cannot be edited: the installation before has failed",
