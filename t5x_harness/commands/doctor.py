@@ -1,4 +1,7 @@
-"""``t5x-harness doctor``: finds parts of this environment that do not work together, and explains how to fix them."""
+"""``t5x-harness doctor``: finds parts of this environment that do not work together, and explains how to fix them.
+
+With ``--explain``, it does so for the output of an installation or an import.
+"""
 
 import argparse
 import contextlib
@@ -8,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from t5x_harness.commands.arguments import UsageError
+from t5x_harness.commands.explain_log import explain_log
 from t5x_harness.doctor import diagnose
 from t5x_harness.doctor.check import Diagnosis, Environment
 from t5x_harness.report.json import json_text
@@ -16,7 +21,16 @@ from t5x_harness.settings.forms import SettingsError
 from t5x_harness.settings.project import find_project
 from t5x_harness.version import __version__
 
-EPILOG = ""
+EPILOG = """\
+examples:
+  t5x-harness doctor                       packages and versions here that do not work together, each with a fix
+  pip install … 2>&1 | tee pip.log; t5x-harness doctor --explain pip.log
+  python -c "import t5x" 2>&1 | t5x-harness doctor --explain -
+
+--explain names the first package that is wrong in a conflict of pip or uv, or in an error of an import, and the command
+that cures it. Its exit status is 0 if a known text was found, and 1 if none was, as after an installation that went
+well.
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,14 +42,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="inside a container image for TPU jobs: whether T5X, its entry point, the TPU library and every version "
         "are as its Dockerfile says",
     )
+    parser.add_argument(
+        "--explain",
+        metavar="FILE",
+        help="the output of pip or uv, or the traceback of an import, on any machine: which package is wrong, and the "
+        "command that cures it; - reads it from standard input",
+    )
 
 
 def main(args: argparse.Namespace) -> int:
     """Examines the environment of this process and prints the findings.
 
     Returns:
-      1 if anything is wrong with the environment, otherwise 0; warnings do not count.
+      1 if anything is wrong with the environment, otherwise 0; warnings do not count. With ``--explain``, 0 if a text
+      of the log is known, otherwise 1.
+
+    Raises:
+      UsageError: the log cannot be read, or an image was to be examined at the same time.
     """
+    if args.explain is not None:
+        if args.image:
+            raise UsageError("--explain reads a log, and --image examines this environment: give one of them")
+        return explain_log(args.explain, "doctor --explain")
     own: tuple[str, ...] = ()
     with contextlib.suppress(SettingsError):  # the commands that need the table report its mistakes
         own = tuple(find_project(Path.cwd()).python_path)

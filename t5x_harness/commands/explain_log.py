@@ -1,4 +1,4 @@
-"""``t5x-harness explain --log``: what a job died of, by the texts in its log."""
+"""``t5x-harness explain --log`` and ``doctor --explain``: what a job died of, or pip failed with, by a log's texts."""
 
 import contextlib
 import shlex
@@ -21,11 +21,12 @@ _WIDEST = 120
 _MOST_OTHERS = 8
 
 
-def explain_log(log: str) -> int:
-    """Prints what a log says that its job died of.
+def explain_log(log: str, command: str = "explain --log") -> int:
+    """Prints what a log says that its job died of, or that its installation failed with.
 
     Args:
       log: the path of a file, or ``-`` for standard input.
+      command: the command and its option that named the log, for messages.
 
     Returns:
       The exit status: 0 if a text is known, and 1 if none is.
@@ -33,7 +34,7 @@ def explain_log(log: str) -> int:
     Raises:
       UsageError: the log cannot be read.
     """
-    with _opened(log) as stream:
+    with _opened(log, command) as stream:
         read = read_log(text_lines(stream), reword)
     name = "stdin" if log == _STDIN else log
     is_known = any(symptom.code != UNKNOWN or symptom.fix for symptom in read.symptoms)
@@ -43,24 +44,24 @@ def explain_log(log: str) -> int:
 
 
 @contextlib.contextmanager
-def _opened(log: str) -> Iterator[IO[bytes]]:
+def _opened(log: str, command: str) -> Iterator[IO[bytes]]:
     if log == _STDIN:
         yield sys.stdin.buffer
         return
-    path = Path(log)
+    path, option = Path(log), command.split()[-1]
     if path.is_dir():
-        raise UsageError(f"--log: {log} is a folder; name a log in it")
+        raise UsageError(f"{option}: {log} is a folder; name a log in it")
     try:
         with path.open("rb") as stream:
             if stream.peek(2).startswith(_GZIP):
                 raise UsageError(
-                    f"--log: {log} is compressed; use: zcat {shlex.quote(log)} | t5x-harness explain --log -"
+                    f"{option}: {log} is compressed; use: zcat {shlex.quote(log)} | t5x-harness {command} -"
                 )
             yield stream
     except FileNotFoundError:
-        raise UsageError(f"--log: there is no file {log}") from None
+        raise UsageError(f"{option}: there is no file {log}") from None
     except OSError as error:
-        raise UsageError(f"--log: {log} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{option}: {log} cannot be read: {error.strerror}") from None
 
 
 def _report(name: str, read: Recognition) -> Iterator[str]:
@@ -70,6 +71,8 @@ def _report(name: str, read: Recognition) -> Iterator[str]:
     yield from _part("did last", cause.last)
     yield from _part("cause", cause.cause)
     yield from _part("fix", cause.fix)
+    if cause.command:
+        yield f"  {'command:':12}{cause.command}"  # not wrapped, so that it can be copied
     if others:
         yield "The log also has these, which may follow from it:"
         yield from _in_lines(name, others)

@@ -4,10 +4,10 @@ Everything is read from the metadata of the installed distributions and from the
 this process, so the doctor also works where the patient does not.
 """
 
-from t5x_harness.doctor import image, machine, t5x, versions
+from t5x_harness.doctor import compile_cache, image, machine, t5x, versions
 from t5x_harness.doctor.check import Check, Diagnosis, Environment
 
-_FOUND = [value for module in (image, machine, t5x, versions) for value in vars(module).values()]
+_FOUND = [value for module in (compile_cache, image, machine, t5x, versions) for value in vars(module).values()]
 CHECKS = tuple(sorted((value for value in _FOUND if isinstance(value, Check)), key=lambda check: check.code))
 """All checks, by code."""
 

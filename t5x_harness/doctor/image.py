@@ -10,11 +10,13 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from t5x_harness.doctor.check import Defect, Environment, Looked, check, error
+from t5x_harness.symptoms.recognize import recognize
 from t5x_harness.variables import COMMIT_VARIABLE, REQUIREMENTS_VARIABLE
 
 _REBUILD = "build the image anew from docker/Dockerfile"
 _SHORT = 12
 _IMPORT_SECONDS = 300.0
+_NOT_IMPORTED = "t5x.main and its run modes cannot be imported"
 _RUN_MODES = ("train", "eval", "infer")
 _OF_EMULATION = ("STORAGE_EMULATOR_HOST", "T5X_HARNESS_GCS_ROOT", "TENSORSTORE_GCS_HTTP_URL", "T5X_HARNESS_SLICE")
 _FORCED_DEVICES = "xla_force_host_platform_device_count"
@@ -59,8 +61,8 @@ def entry_point(environment: Environment) -> Looked:
     folder = Path(environment.runtime.location)
     missing = [name for name in ("main", *_RUN_MODES) if not (folder / f"{name}.py").is_file()]
     findings = [error(f"{folder} has no {name}.py", _REBUILD) for name in missing]
-    if not missing and (reason := _fault_of_import(environment)):
-        findings.append(error(f"t5x.main and its run modes cannot be imported: {reason}", _REBUILD))
+    if not missing and (fault := _fault_of_import(environment)):
+        findings.append(fault)
     return f"python -m t5x.main --run_mode={'|'.join(_RUN_MODES)}", findings
 
 
@@ -72,8 +74,8 @@ for name in sys.argv[2:]:
 """
 
 
-def _fault_of_import(environment: Environment) -> str:
-    """Imports T5X's programs in a separate process, as a job does; returns why this fails, or an empty string."""
+def _fault_of_import(environment: Environment) -> Defect | None:
+    """Imports T5X's programs in a separate process, as a job does; names the package that is wrong if this fails."""
     folder = Path(environment.runtime.location).parent
     try:
         done = subprocess.run(
@@ -85,10 +87,15 @@ def _fault_of_import(environment: Environment) -> str:
             timeout=_IMPORT_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        return f"that had not ended after {_IMPORT_SECONDS:g} s"
+        return error(f"{_NOT_IMPORTED}: that had not ended after {_IMPORT_SECONDS:g} s", _REBUILD)
     if done.returncode == 0:
-        return ""
-    return next(reversed(done.stderr.strip().splitlines()), f"exit status {done.returncode}")
+        return None
+    lines = done.stderr.strip().splitlines()
+    reason = next(reversed(lines), f"exit status {done.returncode}")
+    known = next((symptom for symptom in recognize(lines) if symptom.command), None)
+    if known is None:
+        return error(f"{_NOT_IMPORTED}: {reason}", _REBUILD)
+    return error(f"{_NOT_IMPORTED}: {known.message} ({known.code}: {reason})", known.command)
 
 
 @check(

@@ -12,6 +12,9 @@ RIVALS = (
     ("seqio", "seqio-nightly"),
     ("tensorflow-datasets", "tfds-nightly"),
     ("tensorflow", "tensorflow-cpu"),
+    ("tensorflow", "tf-nightly"),
+    ("tensorflow", "tf-nightly-cpu"),
+    ("tensorflow-text", "tensorflow-text-nightly"),
 )
 
 

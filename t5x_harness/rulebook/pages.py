@@ -73,11 +73,15 @@ def _without_logs(code: str) -> str:
 def _in_logs(code: str) -> Iterator[str]:
     """Yields the section on how the log of a job shows a code."""
     about = symptom_codes()[code]
-    yield from ("## In the log of a job", "")
+    yield from (f"## In the log of {'an installation' if code.startswith('INS') else 'a job'}", "")
     yield from (*paragraph(f"The likely cause: {about.cause}."), "")
     yield from (*paragraph(f"The fix: {about.fix}."), "")
-    yield from ("`t5x-harness explain --log FILE` recognizes it by these texts:", "")
-    yield from (f"- `{text}`" for text in dict.fromkeys(text.has for text in about.texts if not text.is_exit))
+    if about.command:
+        yield from ("```shell", about.command, "```", "")
+    texts = dict.fromkeys(text.has for text in about.texts if not text.is_exit)
+    by = "by these texts:" if texts else "by the conflict that pip or uv prints."
+    yield from (f"`t5x-harness explain --log FILE` recognizes it {by}", "")
+    yield from (f"- `{text}`" for text in texts)
     if about.statuses:
         yield f"- a process that ends with status {' or '.join(about.statuses)}"
     yield ""
@@ -179,7 +183,9 @@ def index(found: Mapping[str, Sequence[Rule]]) -> str:
     lines += ["", "## What jobs die of", ""]
     lines += paragraph(
         "`t5x-harness explain --log FILE` finds these in the log of a job, by the texts of JAX, libtpu, T5X, orbax, "
-        "tensorstore, Linux and Vertex AI. `t5x-harness explain CODE` has the cause, the fix and the texts:"
+        "tensorstore, Linux and Vertex AI, and those whose codes begin with INS in what pip, uv or an import printed "
+        "(`t5x-harness doctor --explain FILE` is the same). `t5x-harness explain CODE` has the cause, the fix and the "
+        "texts:"
     )
     lines += ["", "| code | what happened |", "|---|---|"]
     lines += [f"| {code} | {about.title} |" for code, about in symptom_codes().items() if about.title]

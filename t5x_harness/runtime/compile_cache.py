@@ -29,9 +29,9 @@ _OPTIONS = ("--xla_backend_optimization_level=0", "--xla_llvm_disable_expensive_
 # XLA ends a process that names an option it does not know.
 _SINCE_0_10 = (
     "--xla_cpu_opt_preset=FAST_COMPILE",
-    "--xla_cpu_use_fusion_emitters=false",
     "--xla_cpu_parallel_codegen_split_count=1",  # splitting a small program costs more than it saves
 )
+_ONLY_0_10 = ("--xla_cpu_use_fusion_emitters=false",)
 
 
 def compile_cheaply(environment: MutableMapping[str, str] = os.environ) -> None:
@@ -48,8 +48,8 @@ def compile_cheaply(environment: MutableMapping[str, str] = os.environ) -> None:
 
     flags = environment.get("XLA_FLAGS", "")
     version = re.match(r"(\d+)\.(\d+)", importlib.metadata.version("jaxlib"))
-    is_new = version is not None and (int(version[1]), int(version[2])) >= (0, 10)
-    known = _OPTIONS + (_SINCE_0_10 if is_new else ())
+    minor = (int(version[1]), int(version[2])) if version else (0, 0)
+    known = _OPTIONS + (_SINCE_0_10 if minor >= (0, 10) else ()) + (_ONLY_0_10 if minor == (0, 10) else ())
     added = [option for option in known if option.split("=")[0] not in flags]
     environment["XLA_FLAGS"] = " ".join(filter(None, [flags, *added]))
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from t5x_harness.symptoms.log_lines import LogLine
+from t5x_harness.symptoms.resolver import Conflict, ConflictReader
 from t5x_harness.symptoms.table import SymptomText, progress, progress_parts, symptom_codes
 from t5x_harness.symptoms.tracebacks import LoggedException, TracebackReader
 
@@ -44,6 +45,7 @@ class FoundText:
       values: the groups of its pattern.
       hosts: the numbers of the hosts that it names.
       last: what the host whose line it is logged last as it went on.
+      importer: the package whose file raised the exception that the line may be of; empty if unknown.
       steps: how many lines of progress that host logged since.
     """
 
@@ -52,6 +54,7 @@ class FoundText:
     values: dict[str, str]
     hosts: list[int]
     last: str
+    importer: str = ""
     steps: int = 0
 
     @property
@@ -69,6 +72,7 @@ class _Writer:
       time: its time.
       ids: the numbers of the processes that it says it is; more than one if it is the log of several hosts.
       exceptions: its exceptions.
+      conflicts: what pip and uv printed.
       naming: the text whose hosts the next lines name, if there is one.
       between: how many lines were read since, without a host.
     """
@@ -77,6 +81,7 @@ class _Writer:
     time: str = ""
     ids: set[int] = dataclasses.field(default_factory=set)
     exceptions: TracebackReader = dataclasses.field(default_factory=TracebackReader)
+    conflicts: ConflictReader = dataclasses.field(default_factory=ConflictReader)
     naming: FoundText | None = None
     between: int = 0
 
@@ -116,6 +121,12 @@ class LogReader:
             if (last := writer.exceptions.last) and last.steps < _GOES_ON:
                 yield last
 
+    def conflicts(self) -> Iterator[Conflict]:
+        """Yields the last conflict of a resolver of each host."""
+        for writer in self._writers.values():
+            if conflict := writer.conflicts.conflict():
+                yield conflict
+
     def last_steps(self) -> Iterator[tuple[str, str]]:
         """Yields the name of each host that logged progress, and its last line of it."""
         yield from ((name, writer.last) for name, writer in self._writers.items() if writer.last)
@@ -142,6 +153,8 @@ class LogReader:
         """Reads the next line."""
         self.lines, text = line.number, line.text
         if not text or text.isspace():
+            if line.writer in self._writers:
+                self._writers[line.writer].conflicts.read(line)
             return
         self.tail = [*self.tail[1 - _TAIL :], text[:MOST_KEPT]]
         writer = self._writers.get(line.writer)
@@ -152,6 +165,7 @@ class LogReader:
         if writer.naming:
             self._name_hosts(writer, writer.naming, text)
         writer.exceptions.read(line, writer.last)
+        writer.conflicts.read(line)
         if _has(text, self._progress_parts) and (step := self._progress.search(text)):
             self._go_on(line, writer, step)
         elif _PROCESS in text and (process := text.rpartition(_PROCESS)[2].strip()).isdecimal():
@@ -194,7 +208,7 @@ class LogReader:
         kept = line if len(line.text) <= MOST_CHARACTERS else _cut(line, start)
         shown = {name: value[:MOST_CHARACTERS] for name, value in values.items()}
         hosts = [int(host)] if host and len(host) <= _MOST_DIGITS else []
-        found = FoundText(text, kept, shown, hosts, writer.last)
+        found = FoundText(text, kept, shown, hosts, writer.last, writer.exceptions.package)
         self._found.pop(key, None)
         self._found[key] = found
         if text.next and not host:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from t5x_harness.symptoms.log_lines import LogLine, log_lines
 from t5x_harness.symptoms.reading import MOST_CHARACTERS, FoundText, LogReader
+from t5x_harness.symptoms.resolver import Conflict
 from t5x_harness.symptoms.table import Role, symptom_codes
 from t5x_harness.symptoms.tracebacks import LoggedException
 from t5x_harness.system.secrets import mask_text
@@ -44,6 +45,7 @@ class Symptom:
       message: what failed, as far as the log says.
       cause: the likely cause; empty if the exception says it.
       fix: the smallest fix; empty if none is known.
+      command: the command that makes it; empty if none is known.
       host: the number of the host that failed; None if the log does not say.
       line: the number of the line, from 1.
       quoted: the text of the library in that line, without secrets.
@@ -61,6 +63,7 @@ class Symptom:
     line: int
     quoted: str
     last: str = ""
+    command: str = ""
     role: Role = "cause"
     time: str = ""
     writer: str = ""
@@ -108,7 +111,8 @@ def read_log(
     reader = LogReader()
     for line in log_lines(lines):
         reader.read(line)
-    ended = [_symptom(found, reader) for found in reader.found] + _raised(reader, known)
+    conflicts = [_of_conflict(conflict) for conflict in reader.conflicts()]
+    ended = [*(_symptom(found, reader) for found in reader.found), *conflicts, *_raised(reader, known)]
     return Recognition(
         _without_repetitions(_causes_first(_without_echoes(ended))),
         tuple(_symptom(found, reader) for found in reader.survived),
@@ -127,14 +131,31 @@ def _symptom(found: FoundText, reader: LogReader) -> Symptom:
     code = symptom_codes()[text.code]
     return Symptom(
         code=text.code,
-        message=mask_text(text.message.format(who=who, **found.values)),
+        message=mask_text(text.message.format(who=who, importer=found.importer or "a package", **found.values)),
         cause=code.cause,
         fix=code.fix,
+        command=code.command,
         host=host,
         line=line.number,
         quoted=_quoted(line.text),
         last=_last(host, replica, found, reader),
         role=text.role,
+        time=line.time,
+        writer=line.writer,
+    )
+
+
+def _of_conflict(conflict: Conflict) -> Symptom:
+    code, line = symptom_codes()[conflict.code], conflict.line
+    return Symptom(
+        code=conflict.code,
+        message=mask_text(conflict.message),
+        cause=code.cause,
+        fix=code.fix,
+        command=code.command,
+        host=line.host,
+        line=line.number,
+        quoted=_quoted(line.text),
         time=line.time,
         writer=line.writer,
     )

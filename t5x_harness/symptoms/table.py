@@ -1,4 +1,7 @@
-"""The table of symptoms, ``table.toml``: codes with their causes and fixes, and the texts by which logs show them."""
+"""The table of symptoms: codes with their causes and fixes, and the texts by which logs show them.
+
+``table.toml`` has what jobs die of, and ``installation.toml`` what installations and imports fail with.
+"""
 
 import dataclasses
 import functools
@@ -7,6 +10,8 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
+
+from t5x_harness.system.tested_versions import install_command
 
 Role = Literal["cause", "notice", "death", "raised", "effect", "echo"]
 """What a line of a log says about the end of a job; ``raised`` is an exception that the table does not know.
@@ -53,6 +58,7 @@ class SymptomCode:
       title: the mistake in a few words; empty if the code has a page of its own.
       cause: the likely cause.
       fix: the smallest fix.
+      command: the command that makes it; empty if it takes more than a command.
       texts: the texts by which a log shows it.
       statuses: the exit statuses of processes that died of it.
     """
@@ -61,6 +67,7 @@ class SymptomCode:
     title: str
     cause: str
     fix: str
+    command: str
     texts: tuple[SymptomText, ...]
     statuses: tuple[str, ...] = ()
 
@@ -83,14 +90,18 @@ def progress_parts() -> Sequence[str]:
     return tuple(_table()["progress"]["has"])
 
 
+@functools.cache
 def _table() -> Mapping[str, Any]:
-    return tomllib.loads(importlib.resources.files(__package__).joinpath("table.toml").read_text(encoding="utf-8"))
+    files = [importlib.resources.files(__package__).joinpath(name) for name in ("table.toml", "installation.toml")]
+    jobs, installation = (tomllib.loads(file.read_text(encoding="utf-8")) for file in files)
+    return {**jobs, **installation}
 
 
 def _code(code: str, entry: Mapping[str, Any], exits: Mapping[str, Any]) -> SymptomCode:
     texts = (*_texts(code, entry), *_exit_texts(code, entry, exits))
     statuses = tuple(entry.get("exit", {}).get("statuses", ()))
-    return SymptomCode(code, entry.get("title", ""), entry["cause"], entry["fix"], texts, statuses)
+    command = entry.get("command", "").replace("INSTALL_TESTED", install_command())
+    return SymptomCode(code, entry.get("title", ""), entry["cause"], entry["fix"], command, texts, statuses)
 
 
 def _texts(code: str, entry: Mapping[str, Any]) -> Iterator[SymptomText]:

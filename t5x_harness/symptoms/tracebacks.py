@@ -13,6 +13,9 @@ _CHAIN = ("The above exception was the direct cause", "During handling of the ab
 _IGNORED = "Exception ignored in"
 _FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)')
 _LIBRARY = re.compile(r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3|^<")
+_PACKAGE = re.compile(r"[/\\](?:(?:site|dist)-packages[/\\](?P<installed>\w+)|(?P<checkout>t5x)[/\\])")
+"""The package of a file, as Python's and IPython's tracebacks name files; T5X is often run from a checkout."""
+
 _NAME = re.compile(r"(?:\w+\.)*\w+(?::|$)")
 _MOST_LINES = 30
 _MOST_CAUSES = 20
@@ -45,13 +48,14 @@ class TracebackReader:
     Attributes:
       last: the last exception; None if there was none.
       in_frames: whether a traceback has begun and its exception is still to come.
+      package: the package whose file raised the last exception; empty if its traceback names none.
     """
 
     def __init__(self) -> None:
         self.last: LoggedException | None = None
         self.in_frames = self._in_text = self._is_ignored = False
         self._earlier: list[str] = []
-        self._own = self._any = ""
+        self._own = self._any = self.package = ""
         self._left = 0
 
     def read(self, line: LogLine, last: str) -> None:
@@ -66,7 +70,7 @@ class TracebackReader:
             self._end(line, text.removeprefix(_ENDS), "", last)
         elif _BEGIN in text:
             self.in_frames, self._in_text = not self._is_ignored, False
-            self._is_ignored, self._own, self._any = False, "", ""
+            self._is_ignored, self._own, self._any, self.package = False, "", "", ""
         elif self.in_frames:
             self._read_frame(line, last)
         elif self._in_text and self.last:
@@ -78,6 +82,9 @@ class TracebackReader:
             self._own = self._own if _LIBRARY.search(frame["file"]) else self._any
         elif line.text and not line.text[0].isspace() and not line.time and _NAME.match(line.text):
             self._end(line, line.text, self._own or self._any, last)
+            return
+        if named := _PACKAGE.search(line.text):
+            self.package = named["installed"] or named["checkout"]
 
     def _end(self, line: LogLine, text: str, place: str, last: str) -> None:
         kept = dataclasses.replace(line, text=line.text[:_MOST_KEPT])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import socket
 import sys
@@ -66,9 +67,12 @@ def _await_others(compiler: ModuleType) -> None:
 
     from t5x_harness.system.first_process import is_first  # only once programs under exec use JAX
 
+    takes_callbacks = "host_callbacks" in inspect.signature(read).parameters  # from JAX 0.11 on
+
     @functools.wraps(compile_)
     def read_or_compile(backend: Any, computation: Any, devices: Any, options: Any, *rest: Any) -> Any:
-        *_, name, key = rest
+        *callbacks, name, key = rest
+        entry = (name, key, options, backend, devices, *(callbacks if takes_callbacks else ()))
         digest = key.rpartition("-")[2]  # such a name is short
         index = compiler.distributed.global_state.process_id
         leads = not index or all(device.process_index == index for device in devices)
@@ -76,9 +80,9 @@ def _await_others(compiler: ModuleType) -> None:
         with socket.socket(socket.AF_UNIX) as sign:
             while not (is_mine := leads and is_first(sign, digest)) and time.monotonic() < end:
                 time.sleep(_LOOK_SECONDS)
-                if (found := read(name, key, options, backend, devices)[0]) is not None:
+                if (found := read(*entry)[0]) is not None:
                     return found
-            if is_mine and (found := read(name, key, options, backend, devices)[0]) is not None:
+            if is_mine and (found := read(*entry)[0]) is not None:
                 return found  # another process has written it since it was looked up
             return compile_(backend, computation, devices, options, *rest)
 

@@ -1,12 +1,14 @@
 """Reads a job's log from Cloud Logging as it grows, and finds the devices that it names."""
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from t5x_harness.symptoms.table import symptom_codes
 from t5x_harness.vertex.errors import VertexError
 
 _URL = "https://logging.googleapis.com/v2/entries:list"
@@ -143,13 +145,11 @@ _EMBEDDED_MESH = re.compile(r"The mesh has (?P<number>\d+) devices, the first is
 # On this machine, T5X sees the slice's devices, each of which is a CPU device.
 _KINDS = {"Cpu": _CPU, "VirtualTpu": _CPU, "Tpu": _TPU}
 
-# JAX's messages if it chooses the platform itself: why it has no TPU; that chips are present, but no libtpu; and the
-# message of older releases. If its platforms are set, it logs none of these.
-_FELL_BACK = re.compile(
-    r"Unable to initialize backend 'tpu': .+"
-    r"|A Google TPU may be present on this machine, but .+ Falling back to cpu\."
-    r"|No GPU/TPU found, falling back to CPU\."
-)
+
+@functools.cache
+def _fell_back() -> re.Pattern[str]:
+    """Returns the pattern of JAX's messages if it chooses the platform itself, and finds no TPU."""
+    return re.compile("|".join(text.pattern.pattern for text in symptom_codes()["RUN11"].texts))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,7 +237,7 @@ class LoggedDevices:
             self._take(found["kind"], int(found["number"]))
         elif self._kind and not self._number and (found := _SHAPE.search(text)):
             self._number = math.prod(int(side) for side in found["shape"].split(",") if side.strip())
-        elif found := _FELL_BACK.search(text):
+        elif found := _fell_back().search(text):
             self._reason = self._reason or found[0]
 
     @property

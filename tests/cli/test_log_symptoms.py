@@ -401,8 +401,114 @@ REPORTED = {
         "GCS04",
         "a host read a file that was replaced meanwhile",
     ),
+    "flax 0.12.4 requires optax==0.2.6, but you have optax 0.2.8 which is incompatible.": (
+        "INS01",
+        "flax 0.12.4 requires optax==0.2.6, and optax 0.2.8 is installed",
+    ),
+    "ERROR: ResolutionImpossible: for help visit": (
+        "INS01",
+        "pip found no set of versions that meets all requirements",
+    ),
+    "ERROR: No matching distribution found for flax (unavailable)": (
+        "INS03",
+        "pip cannot use flax as it is required, by the address of a git repository",
+    ),
+    "ERROR: No matching distribution found for jax==0.12.0": (
+        "INS03",
+        "the package index has no jax==0.12.0 for this Python and this machine",
+    ),
+    "INFO: This is taking longer than usual. You might need to provide the dependency resolver with stricter "
+    "constraints to reduce runtime.": (
+        "INS05",
+        "pip tries one set of releases after another, and needs constraints",
+    ),
+    "INFO: pip is looking at multiple versions of seqio-nightly to determine which version is compatible with other": (
+        "INS05",
+        "pip tries one release of seqio-nightly after another",
+    ),
+    "ImportError: cannot import name 'linear_util' from 'jax' (/usr/lib/python3/dist-packages/jax/__init__.py)": (
+        "INS06",
+        "a package is older than JAX 0.4.24, which removed jax.linear_util",
+    ),
+    "ImportError: cannot import name 'linear_util' from 'jax.extend' (unknown location)": (
+        "INS06",
+        "jax is older than a package needs: it has no jax.extend.linear_util",
+    ),
+    "ModuleNotFoundError: No module named 'jax.experimental.gda_serialization'": (
+        "INS06",
+        "a package is older than the installed JAX, where jax.experimental.gda_serialization became "
+        "array_serialization",
+    ),
+    "ModuleNotFoundError: No module named 'jax.experimental.maps'": (
+        "INS06",
+        "a package asks for jax.experimental.maps, which the installed JAX does not have",
+    ),
+    "ImportError: cannot import name 'PartitionSpec' from 'jax.experimental.pjit' (/usr/lib/pjit.py)": (
+        "INS06",
+        "a package asks for jax.experimental.pjit.PartitionSpec, which the installed JAX does not have",
+    ),
+    "AttributeError: module 'jax.monitoring' has no attribute 'record_scalar'": (
+        "INS06",
+        "a package asks for jax.monitoring.record_scalar, which the installed JAX does not have",
+    ),
+    "AttributeError: jax.tree_map was removed in JAX v0.4.26: use jax.tree.map": (
+        "INS06",
+        "a package asks for jax.tree_map, which JAX v0.4.26 removed",
+    ),
+    "RuntimeError: jaxlib version 0.9.0 is newer than and incompatible with jax version 0.8.1. Please update": (
+        "INS06",
+        "jaxlib 0.9.0 does not belong to jax 0.8.1",
+    ),
+    "RuntimeError: jaxlib is version 0.9.0, but this version of jax requires version >= 0.10.2.": (
+        "INS06",
+        "jaxlib 0.9.0 is older than jax needs: 0.10.2",
+    ),
+    "TypeError: register_with_handler() got an unexpected keyword argument 'for_restore'": (
+        "INS07",
+        "orbax-checkpoint is older than T5X needs: its register_with_handler does not take for_restore",
+    ),
+    "AttributeError: module 'orbax.checkpoint' has no attribute 'Checkpointer'": (
+        "INS07",
+        "a package asks for orbax.checkpoint.Checkpointer, which the installed orbax-checkpoint does not have",
+    ),
+    "ImportError: cannot import name 'type_handlers' from 'orbax.checkpoint' (/usr/lib/orbax/__init__.py)": (
+        "INS07",
+        "a package asks for orbax.checkpoint.type_handlers, which the installed orbax-checkpoint does not have",
+    ),
+    "AttributeError: module 'tensorstore' has no attribute 'ocdbt'": (
+        "INS08",
+        "tensorstore is too old: a package asks for its ocdbt",
+    ),
+    "ImportError: /usr/dist-packages/tensorflow_text/core/pybinds/tflite_registrar.so: undefined symbol: icudt77_dat": (
+        "INS09",
+        "tensorflow-text was built for another TensorFlow than the installed one: it lacks the symbol icudt77_dat",
+    ),
+    "XlaCallModuleOp with version 10 is not supported by this build. Must be <= 9": (
+        "INS10",
+        "tensorflow is too old: a model has programs of form 10, and it reads those up to 9",
+    ),
+    "Cannot deserialize computation": ("INS10", "tensorflow is too old for a model: it cannot read a program in it"),
+    "error: failed to deserialize portable artifact using StableHLO_v1.9.1": (
+        "INS10",
+        "tensorflow is too old for a model: it cannot read a program of StableHLO_v1.9.1",
+    ),
+    "ModuleNotFoundError: No module named 'airio'": ("INS11", "a package needs airio, which is not installed"),
+    "sed: can't read /usr/lib/python3/dist-packages/t5x/partitioning.py: No such file or directory": (
+        "INS11",
+        "t5x is not installed, so that its file cannot be edited: the installation before has failed",
+    ),
+    "A Google TPU may be present on this machine, but either a TPU-enabled jaxlib or libtpu is not installed. "
+    "Falling back to cpu.": ("RUN11", "a host has a TPU, and JAX found no libtpu: it computes on the CPU"),
+    "Unable to initialize backend 'tpu': INVALID_ARGUMENT: TpuPlatform is not available.": (
+        "RUN11",
+        "JAX found no TPU at a host, and took the CPU",
+    ),
+    "No GPU/TPU found, falling back to CPU. (Set TF_CPP_MIN_LOG_LEVEL=0 and rerun for more info.)": (
+        "RUN11",
+        "JAX found no TPU at a host, and took the CPU",
+    ),
 }
-"""Texts that JAX, libtpu, T5X, tensorstore, Linux and Google's services print, each with its code and message."""
+"""Texts that JAX, libtpu, T5X, Linux, Google's services, pip and imports print, each with its code and message."""
 
 
 def only(lines: Iterable[str]) -> Symptom:

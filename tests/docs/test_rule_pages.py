@@ -98,7 +98,7 @@ def test_every_code_of_how_a_run_went_is_listed() -> None:
     named = r'"((?:AOT|POD|RES|RUN|USR)\d\d)"'
     used = {code for path in sources for code in re.findall(named, path.read_text(encoding="utf-8"))}
     others = {*all_codes(), *symptom_codes(), *(code for codes in NOT_CAUGHT.values() for code in codes)}
-    assert used - others == set(RUN_CODES)
+    assert used - (others - set(RUN_CODES)) == set(RUN_CODES)
 
 
 @pytest.mark.parametrize("code", job_codes())

@@ -100,7 +100,7 @@ def test_both_of_a_pair_are_found_with_who_asked_for_the_rival(tmp_path: Path, k
     assert finding.message.startswith(f"{kept} {CLEAN[kept][0]} and {rival} {CLEAN[kept][0]} are both installed")
     uninstall = f"python -m pip uninstall -y {rival} {kept}"
     assert finding.fix.startswith(f"{uninstall} && python -m pip install --no-deps '{recorded}'")
-    if rival.endswith("nightly"):
+    if rival in ("seqio-nightly", "tfds-nightly"):
         assert f"(t5 0.9.4 requires {rival})" in finding.message
         assert "pip install --no-deps t5==0.9.4" in finding.fix
 

@@ -88,6 +88,17 @@ def test_a_t5x_that_cannot_be_imported_is_no_entry_point(image: Environment, nam
     assert messages(image) == {"IMG02": [f"{image.runtime.location} has no {name}.py"]}
 
 
+def test_an_import_that_fails_in_the_stack_names_the_package_that_is_wrong(image: Environment) -> None:
+    line = "cannot import name 'linear_util' from 'jax.extend'"
+    (Path(image.runtime.location) / "train.py").write_text(f"raise ImportError({line!r})\n")
+    [found] = [d for d in diagnose(image, of_image=True) if d.findings]
+    assert found.findings[0].message == (
+        "t5x.main and its run modes cannot be imported: jax is older than t5x needs: it has no jax.extend.linear_util "
+        f"(INS06: ImportError: {line})"
+    )
+    assert found.findings[0].fix.startswith("python -m pip install --constraint ")
+
+
 def test_a_t5x_whose_import_does_not_end_is_no_entry_point(image: Environment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("t5x_harness.doctor.image._IMPORT_SECONDS", 0.5)
     (Path(image.runtime.location) / "infer.py").write_text("import time\ntime.sleep(600)\n")

@@ -17,7 +17,7 @@ from t5x_harness.commands.main import main
 from t5x_harness.spec import Hosts, RunSettings, RunSpec, Severity, Stage
 from t5x_harness.workers.zygote import Zygote
 
-FOUND = [report for report in reports() if report.stage]
+FOUND = [report for report in reports() if report.stage and not report.installed]
 QUICK = ("lint", "log", "doctor")
 SHARED = ("resolve", "plan")
 CONVERT = "convert"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parent / "reports"
 COMMON = HERE / "common"
 FILE = "report.toml"
 CURED = "cured"
@@ -36,6 +36,7 @@ class Report:
       settings: settings of the run.
       variables: environment variables.
       checkpoints: folders of checkpoints, and the config of the run that wrote each.
+      installed: the versions of the distributions in its environment, by name; none if it is a project.
       cured: the fields that differ in the cured project, in addition to its files.
     """
 
@@ -54,6 +55,7 @@ class Report:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
     checkpoints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    installed: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cured: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @classmethod

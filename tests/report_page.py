@@ -1,6 +1,6 @@
-"""Writes docs/user-reports.md, the table of all reports, from the reports in this folder.
+"""Writes docs/user-reports.md, the table of all reports, from the reports in tests/reports.
 
-python tests/reports/report_page.py
+python tests/report_page.py
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from report_cases import Report, address, reports
 
-PAGE = Path(__file__).parents[2] / "docs" / "user-reports.md"
+PAGE = Path(__file__).parents[1] / "docs" / "user-reports.md"
 ALL = range(1, 50)
 """The numbers of the reports."""
 
@@ -19,7 +19,7 @@ These are 49 public reports of people who used T5X, SeqIO or TPUs, and what the 
 that is found is a small project in `tests/reports/`, with the config, module, environment or log that its user had.
 A test runs the project: the cause is named, with the fix, and the same project without the mistake is quiet.
 
-The page is made by `python tests/reports/report_page.py`.
+The page is made by `python tests/report_page.py`.
 """
 _COLUMNS = ("report", "what the user saw", "found by", "code", "message, in part")
 _COMMANDS = {"log": "`explain --log`", "doctor": "`doctor`", "convert": "`convert`"}
