@@ -14,7 +14,7 @@ from t5x_harness.system import tested_versions
 def test_the_conflict_is_explained_as_shown(
     page: str, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report = repository / "tests" / "doctor" / "reports" / "01-flax-wants-another-optax" / "job.log"
+    report = repository / "tests" / "reports" / "01-flax-wants-another-optax" / "job.log"
     shutil.copy(report, tmp_path / "pip.log")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
