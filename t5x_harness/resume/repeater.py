@@ -140,9 +140,14 @@ class Repeater(Closing):
             came = bool(end.moment) and end.finding is None
             return end
         finally:
-            if not came and self._next is not None:
-                self._next.close()
-                self._next = None
+            if not came:
+                self._drop_next()
+
+    def _drop_next(self) -> None:
+        """Ends the process that waits, if there is one."""
+        if self._next is not None:
+            self._next.close()
+            self._next = None
 
     def _life(self, name: str, fault: Fault | None = None, at_step: int = 0, on: str | None = None) -> Life:
         """Starts a process of a training."""

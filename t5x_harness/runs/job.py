@@ -59,8 +59,7 @@ class JobExecutor:
         self._jobs = jobs
         # A TPU computes the numbers anyway, a job is not killed to see whether it goes on, and its hosts are its own.
         never = {"tpu_numerics": False, "cpu_isa": None, "resume": False, "preempt": None, "campaign": None}
-        never |= {"hosts": Hosts.ONE}
-        self.settings: Mapping[str, Any] = {**never, "aot": aot}
+        self.settings: Mapping[str, Any] = {**never, "hosts": Hosts.ONE, "aot": aot}
         self._why_unseen = why_unseen
         self._sent: _Sent | StageResult | None = None  # a result if the job was not sent
         self._executed: Mapping[Stage, StageResult] = {}
