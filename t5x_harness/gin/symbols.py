@@ -86,6 +86,7 @@ class FileScope:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._symbols: dict[str, Import | None] = {}
+        self._resolved: dict[str, Resolution] = {}
         self.imports: list[Import] = []
         self.dynamic = False
 
@@ -93,12 +94,14 @@ class FileScope:
         """Resolves selectors through the file's imports from here on."""
         self.dynamic = True
         self._symbols["gin"] = None
+        self._resolved.clear()
 
     def add(self, statement: Import) -> None:
         """Adds one of the file's imports."""
         self.imports.append(statement)
         if self.dynamic:
             self._symbols[statement.name] = statement
+            self._resolved.clear()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,6 +112,11 @@ class FileScope:
         """Resolves a selector in this file's context, and registers it if dynamic registration does so."""
         if not self.dynamic:
             return self._registry.match(selector)
+        if selector not in self._resolved:
+            self._resolved[selector] = self._resolve(selector)
+        return self._resolved[selector]
+
+    def _resolve(self, selector: str) -> Resolution:
         root, *rest = selector.split(".")
         if root not in self._symbols:
             return Resolution(None, missing_symbol=root)

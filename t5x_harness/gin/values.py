@@ -1,8 +1,7 @@
 """Gin values as written in a file: literals, references (``@scope/name()``) and macros (``%NAME``)."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 REQUIRED = "gin.REQUIRED"
 
@@ -43,29 +42,33 @@ def is_required(value: Any) -> bool:
     return isinstance(value, Macro) and value.name in (REQUIRED, "REQUIRED")
 
 
-def _parts(value: Any) -> Iterator[Any]:
-    yield value
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _parts(key)
-            yield from _parts(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _parts(item)
+PLAIN = (str, int, float, type(None))
+"""The types of most values, which have no parts."""
+
+Part = TypeVar("Part", Reference, Macro)
 
 
-def macros_in(value: Any) -> Iterator[Macro]:
-    """Yields the macros that a value uses, including nested ones but not ``%gin.REQUIRED``."""
-    for part in _parts(value):
-        if isinstance(part, Macro) and not is_required(part):
-            yield part
+def _found(value: Any, kind: type[Part]) -> list[Part]:
+    """Returns the parts of a value that are of a kind, in order; lists, as all rules ask this of all values."""
+    if isinstance(value, PLAIN):
+        return []
+    if isinstance(value, kind):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [part for item in value for part in _found(item, kind)]
+    if isinstance(value, dict):
+        return [part for pair in value.items() for part in _found(pair, kind)]
+    return []
 
 
-def references_in(value: Any) -> Iterator[Reference]:
-    """Yields the references in a value, including nested ones."""
-    for part in _parts(value):
-        if isinstance(part, Reference):
-            yield part
+def macros_in(value: Any) -> list[Macro]:
+    """Returns the macros that a value uses, including nested ones but not ``%gin.REQUIRED``."""
+    return [macro for macro in _found(value, Macro) if not is_required(macro)]
+
+
+def references_in(value: Any) -> list[Reference]:
+    """Returns the references in a value, including nested ones."""
+    return _found(value, Reference)
 
 
 def format_value(value: Any, limit: int = 60) -> str:

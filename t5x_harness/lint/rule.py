@@ -157,6 +157,10 @@ def evaluates(train: ConfiguredObject) -> bool:
 
 def save_config(context: Context) -> ConfiguredObject:
     """Returns how a training run saves checkpoints, if it does so with T5X's own class."""
+    return context.remembered(_save_config)
+
+
+def _save_config(context: Context) -> ConfiguredObject:
     return (
         run_function(context, Mode.TRAIN)
         .built("checkpoint_cfg", _CHECKPOINT)
@@ -166,6 +170,10 @@ def save_config(context: Context) -> ConfiguredObject:
 
 def restore_config(context: Context) -> ConfiguredObject:
     """Returns how the run restores its initial checkpoint, if it does so with T5X's own class."""
+    return context.remembered(_restore_config)
+
+
+def _restore_config(context: Context) -> ConfiguredObject:
     run = run_function(context)
     if context.program.mode is not Mode.TRAIN:
         return run.built("restore_checkpoint_cfg", _RESTORE)

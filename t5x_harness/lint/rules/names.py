@@ -67,10 +67,11 @@ def _renamed_parameter(program: GinProgram, binding: Binding, parameters: Sequen
 def unknown_symbol(context: Context) -> Iterator[Found]:
     """Finds each name that its module does not have, in bindings and references, once per file."""
     said: set[tuple[str, str]] = set()
-    for selector, target, location in _names(context.program):
+    for used, target, location in _names(context.program):
         if (target, location.file) in said:
             continue
         said.add((target, location.file))
+        selector = str(used)
         complaint = _not_loaded(context, selector, target, location) or _complaint(context, selector, target)
         if complaint is not None:
             message, fix, word, names = complaint
@@ -128,8 +129,9 @@ def _not_loaded(context: Context, selector: str, target: str, at: Location) -> t
         return None
     # The module that the name of an import stands for: `a` for `import a.b`.
     bound = statement.module if statement.is_from or statement.alias else statement.module.partition(".")[0]
-    imported = [i.module for i in context.program.imports]
-    if not module.startswith(f"{bound}.") or context.snapshot.may_load(module, imported):
+    if not module.startswith(f"{bound}."):
+        return None
+    if context.snapshot.may_load(module, [i.module for i in context.program.imports]):
         return None
     return (
         f"{selector} cannot be reached: `{statement}` does not import the module {module}, and nothing else does",
@@ -163,7 +165,7 @@ def _renamed_symbol(program: GinProgram, file: str, selector: str, word: str, na
     return rename_selector(program, file, ".".join([*before, word]), ".".join([*before, right]))
 
 
-def _names(program: GinProgram) -> Iterator[tuple[str, str, Location]]:
+def _names(program: GinProgram) -> Iterator[tuple[str | Reference, str, Location]]:
     """Yields every name that a statement uses, including overridden statements: Gin looks them all up."""
     for statement in program.statements:
         if isinstance(statement, (Binding, Block)) and statement.resolved:
@@ -171,7 +173,7 @@ def _names(program: GinProgram) -> Iterator[tuple[str, str, Location]]:
         if isinstance(statement, (Binding, MacroBinding)):
             for reference in references_in(statement.value):
                 if reference.target is not None:
-                    yield str(reference), reference.target, statement.location
+                    yield reference, reference.target, statement.location
 
 
 _SCHEDULE = ("t5x.trainer.Trainer", "learning_rate_fn")
@@ -202,8 +204,7 @@ GIN20 = Rule(
 @GIN20
 def uncalled_reference(context: Context) -> Iterator[Found]:
     """Finds each of T5X's parameters that is given a class instead of an object, or the reverse."""
-    for binding in context.program.final_bindings:
-        given = context.program.resolve(binding)
+    for binding, given in context.program.given_values:
         reference = given.value
         if not isinstance(reference, Reference):
             continue
