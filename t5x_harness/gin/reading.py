@@ -47,9 +47,13 @@ class ConfigReader:
     def program_of(self, spec: RunSpec) -> GinProgram:
         """Reads a run's gin files and bindings, unless it did so before. See :func:`program_of`."""
         if spec not in self._programs:
-            snapshot, facts = self._known_of(spec)
-            self._programs[spec] = read(spec, t5x_parent=snapshot.t5x_parent, snapshot=snapshot, file_facts=facts)
+            self._programs[spec] = self.read(spec)
         return self._programs[spec]
+
+    def read(self, spec: RunSpec) -> GinProgram:
+        """Reads a run as :meth:`program_of` does, but does not keep the program for another call."""
+        snapshot, facts = self._known_of(spec)
+        return read(spec, t5x_parent=snapshot.t5x_parent, snapshot=snapshot, file_facts=facts)
 
     def _known_of(self, spec: RunSpec) -> tuple[Snapshot, FileFacts]:
         place = (spec.runtime, spec.cwd, spec.python_path, *sys.path)
