@@ -23,11 +23,15 @@ _NUMBER = r"-?(?:0|[1-9](?:_?[0-9]){,30})(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
 _STRING = r"'[ -&(-\[\]-~]*'|\"[ !#-\[\]-~]*\""
 _ITEM = rf"(?:{_STRING}|{_NUMBER}|True|False|None|@(?:{_NAME}/)*{_NAME}(?:\(\))?|%(?:{_NAME}/)*{_NAME})"
 _ITEMS = re.compile(_ITEM, re.ASCII)
-_PLAIN = re.compile(
-    rf"((?:[A-Za-z_]\w*/)*{_NAME}) *= *({_ITEM}|\[(?:{_ITEM}(?:, *{_ITEM})*)?\]) *(?:#[ -~]*)?\n(?:(?:#[ -~]*)?\n)*",
-    re.ASCII,
-)
-"""Matches a binding in one line of ASCII, to a single value or to a list of such, and comments below it."""
+_REST = r" *(?:#[ -~]*)?"
+_VALUE = rf"= *({_ITEM}|\[(?:{_ITEM}(?:, *{_ITEM})*)?\]){_REST}"
+_KEY = rf"((?:[A-Za-z_]\w*/)*{_NAME})"
+# Lines of ASCII: a binding, the head of a block, a binding in the block, and what Gin skips. Values are single items,
+# or lists of them.
+_BINDING = re.compile(rf"{_KEY} *{_VALUE}", re.ASCII)
+_HEAD = re.compile(rf"{_KEY} *:{_REST}", re.ASCII)
+_PARAMETER = re.compile(rf"( +)([A-Za-z_]\w*) *{_VALUE}", re.ASCII)
+_SKIPPED = re.compile(_REST)
 
 # Before Python 3.12, an f-string is one token, like other strings.
 _F_STRING = getattr(tokenize, "FSTRING_START", None)
@@ -117,7 +121,7 @@ def _parse_in_pieces(text: str) -> tuple[Any, ...] | None:
     above = 0
     for piece in _PIECE.split(text):
         if (plain := _parse_plainly(piece, above + 1)) is not None:
-            statements.append(plain)
+            statements += plain
         elif (parsed := _parse_piece(piece)) is not None:
             for each in parsed:
                 at = each.location._replace(line_num=above + each.location.line_num)
@@ -128,14 +132,34 @@ def _parse_in_pieces(text: str) -> tuple[Any, ...] | None:
     return tuple(statements)
 
 
-def _parse_plainly(piece: str, line: int) -> Any:
-    """Parses a plain binding far faster than Gin, whose tokenizer is written in Python; None for any other text."""
-    if (match := _PLAIN.fullmatch(piece)) is None:
+def _parse_plainly(piece: str, line: int) -> list[Any] | None:
+    """Parses a plain binding or block far faster than Gin, whose tokenizer is in Python; None for any other text."""
+    first, *others = piece[:-1].split("\n")
+    where = config_parser.Location(None, line, None, f"{first}\n")
+    statements: list[Any] = []
+    if binding := _BINDING.fullmatch(first):
+        key = config_parser.parse_binding_key(binding[1])
+        statements.append(config_parser.BindingStatement(*key, _value(binding[2]), where))
+    elif head := _HEAD.fullmatch(first):
+        name = config_parser.parse_scoped_selector(head[1])
+        statements.append(config_parser.BlockDeclaration(*name, where))
+    else:
         return None
-    key, text = match.groups()
-    value = [_item(each) for each in _ITEMS.findall(text)] if text[0] == "[" else _item(text)
-    where = config_parser.Location(None, line, None, piece[: piece.index("\n") + 1])
-    return config_parser.BindingStatement(*config_parser.parse_binding_key(key), value, where)
+    indents = set()
+    for number, text in enumerate(others, line + 1):
+        if _SKIPPED.fullmatch(text):
+            continue
+        parameter = _PARAMETER.fullmatch(text) if binding is None else None
+        if parameter is None:
+            return None
+        indents.add(indent := len(parameter[1]))
+        where = config_parser.Location(None, number, indent, f"{text}\n")
+        statements.append(config_parser.BindingStatement(*name, parameter[2], _value(parameter[3]), where))
+    return statements if len(indents) == (binding is None) else None
+
+
+def _value(text: str) -> Any:
+    return [_item(each) for each in _ITEMS.findall(text)] if text[0] == "[" else _item(text)
 
 
 def _item(text: str) -> Any:
