@@ -2,8 +2,9 @@
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from t5x_harness.gin.files import FileFinder, ModuleFinder
 
@@ -19,6 +20,8 @@ class FileFacts:
       t5x_parent: the folder that holds the package ``t5x`` in use; None for none.
 
     Attributes:
+      resolved: statements with the meanings of their names, without their places, by the text of their file and their
+        indices in it: the class, its further arguments, and the names that they register.
       real_path: returns the real path of a path.
       text: returns the text of a file; raises an OSError if it cannot be read, or is too large for a gin file.
       finder: returns the finder of files for search paths, modules and a folder of buckets.
@@ -33,6 +36,7 @@ class FileFacts:
         self._t5x = Path(t5x_parent) / "t5x" if t5x_parent is not None else None
         # The package may be a link to a folder with any name.
         self._package = os.path.realpath(self._t5x) if self._t5x is not None else None
+        self.resolved: dict[str, dict[int, tuple[type, tuple[Any, ...], Sequence[tuple[str, str]]]]] = {}
         # What these remember is forgotten together with this object.
         self.real_path: Callable[[Path], str] = functools.cache(os.path.realpath)
         self.text: Callable[[Path], str] = functools.cache(_text)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,17 +71,21 @@ class _OpenFile:
       found: the file.
       chain: the include statements that led to it, outermost first.
       scope: its imports.
-      statements: the statements that are left.
+      statements: the statements that are left, with their indices.
       errors: the syntax errors that are left.
+      resolved: see :class:`FileFacts`.
     """
 
-    def __init__(self, found: FoundFile, text: str, chain: tuple[Location, ...], scope: FileScope) -> None:
+    def __init__(
+        self, found: FoundFile, text: str, chain: tuple[Location, ...], scope: FileScope, facts: FileFacts
+    ) -> None:
         self.found = found
         self.chain = chain
         self.scope = scope
         statements, errors = parsing.parse(text)
-        self.statements = iter(statements)
+        self.statements = enumerate(statements)
         self.errors = list(errors)
+        self.resolved = facts.resolved.setdefault(text, {})
 
     def at(self, line: int) -> Location:
         return Location(self.found.shown, line, self.chain)
@@ -182,7 +186,7 @@ class _GinReader:
         if text is not None:
             self._opened.append(found.shown)
             self._texts[found.shown] = text
-            self._open.append(_OpenFile(found, text, chain, FileScope(self._registry)))
+            self._open.append(_OpenFile(found, text, chain, FileScope(self._registry), self._facts))
         return found.shown
 
     def _may_show(self, path: Path) -> bool:
@@ -217,15 +221,35 @@ class _GinReader:
         """Reads the innermost open file, then goes on with the one that includes it, until none is left."""
         while self._open:
             file = self._open[-1]
-            for raw in file.statements:
+            for index, raw in file.statements:
                 line = raw.location.line_num
-                self._errors_above(line, file)
+                if file.errors:
+                    self._errors_above(line, file)
+                if (known := file.resolved.get(index)) is not None:
+                    make, fields, registered = known
+                    for name, target in registered:
+                        self._registry.register(name, target)
+                    self._statements.append(make(Location(file.found.shown, line, file.chain), *fields))
+                    continue
+                before = len(self._registry.calls)
                 self._statement(raw, file.scope, file.at(line))
                 if self._open[-1] is not file:  # it was an include
                     break
+                if file.chain and isinstance(raw, (config_parser.BindingStatement, config_parser.BlockDeclaration)):
+                    self._remember(index, file, self._registry.calls[before:])
             else:
                 self._errors_above(sys.maxsize, file)
                 self._open.pop()
+
+    def _remember(self, index: int, file: _OpenFile, registered: Sequence[tuple[str, str]]) -> None:
+        """Keeps the last statement for other configs that include its file, if its names mean the same in all of them.
+
+        That is so if the file's own imports give them their meanings, and not the names registered before.
+        """
+        if file.scope.dynamic and not file.scope.lacks_symbol:
+            last = self._statements[-1]
+            fields = tuple(getattr(last, field.name) for field in dataclasses.fields(last)[1:])
+            file.resolved[index] = type(last), fields, registered
 
     def _errors_above(self, line: int, file: _OpenFile) -> None:
         while file.errors and file.errors[0].line < line:

@@ -57,15 +57,20 @@ class Registry:
 
     Args:
       canonical: returns the canonical full name of a thing that has several.
+
+    Attributes:
+      calls: the arguments of all calls of :meth:`register`.
     """
 
     def __init__(self, canonical: Callable[[str], str]) -> None:
         self.canonical = canonical
         self._targets: dict[str, str] = {name: name for name in _DECORATED}
         self._registered = set(_DECORATED)
+        self.calls: list[tuple[str, str]] = []
 
     def register(self, name: str, target: str) -> None:
         """Registers a configurable; it keeps the first name that it was given."""
+        self.calls.append((name, target))
         if target not in self._registered:
             self._registered.add(target)
             self._targets[name] = target
@@ -89,6 +94,7 @@ class FileScope:
         self._resolved: dict[str, Resolution] = {}
         self.imports: list[Import] = []
         self.dynamic = False
+        self.lacks_symbol = False  # which a selector used
 
     def enable_dynamic_registration(self) -> None:
         """Resolves selectors through the file's imports from here on."""
@@ -119,6 +125,7 @@ class FileScope:
     def _resolve(self, selector: str) -> Resolution:
         root, *rest = selector.split(".")
         if root not in self._symbols:
+            self.lacks_symbol = True
             return Resolution(None, missing_symbol=root)
         statement = self._symbols[root]
         if statement is None:  # Gin's own

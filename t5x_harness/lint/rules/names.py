@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
 from t5x_harness.gin.program import ENTRIES, MAIN, Binding, Block, GinProgram, Import, MacroBinding
+from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.gin.symbols import BUILTINS
 from t5x_harness.gin.values import Reference, references_in
 from t5x_harness.lint.edits import add_call, drop_call, rename_bound, rename_selector
@@ -72,7 +73,8 @@ def unknown_symbol(context: Context) -> Iterator[Found]:
             continue
         said.add((target, location.file))
         selector = str(used)
-        complaint = _not_loaded(context, selector, target, location) or _complaint(context, selector, target)
+        complaint = _not_loaded(context, selector, target, location)
+        complaint = complaint or context.snapshot.remembered(_complaint, selector, target)
         if complaint is not None:
             message, fix, word, names = complaint
             if (clash := _clash(context.program, selector, target, location)) is not None:
@@ -88,9 +90,8 @@ def unknown_symbol(context: Context) -> Iterator[Found]:
             yield Found(message, location, fix, binding=selector, edits=edits)
 
 
-def _complaint(context: Context, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
+def _complaint(snapshot: Snapshot, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
     """Returns the mistake, the fix, the wrong word and the names that would be right; None if nothing is wrong."""
-    snapshot = context.snapshot
     if target == MAIN or snapshot.is_module(target):
         owner = "T5X's binary" if target == MAIN else target
         message = f"{selector} is a module, not something to configure"
@@ -121,10 +122,7 @@ def _complaint(context: Context, selector: str, target: str) -> tuple[str, str, 
 def _not_loaded(context: Context, selector: str, target: str, at: Location) -> tuple[str, str, str, list[str]] | None:
     """Returns the complaint about a module below an imported package, if nothing imports the module."""
     module = context.snapshot.module_of(target)
-    name = _name(selector)
-    statement = next(
-        (i for i in reversed(context.program.imports) if i.name == name and i.location.file == at.file), None
-    )
+    statement = context.remembered(_last_imports).get((at.file, _name(selector)))
     if module is None or statement is None:
         return None
     # The module that the name of an import stands for: `a` for `import a.b`.
@@ -139,6 +137,11 @@ def _not_loaded(context: Context, selector: str, target: str, at: Location) -> t
         "",
         [],
     )
+
+
+def _last_imports(context: Context) -> Mapping[tuple[str, str], Import]:
+    """Returns the last import of each name in each file."""
+    return {(i.location.file, i.name): i for i in context.program.imports}
 
 
 def _name(selector: str) -> str:
