@@ -194,9 +194,11 @@ class _GinReader:
 
         They may not quote a file of the machine that an include or a link merely names.
         """
-        spec, real = self._spec, Path(self._facts.real_path(path))
+        spec, real = self._spec, self._facts.real_path(path)
+        if os.path.splitext(real)[1] == ".gin":
+            return True
         folders = (Path(spec.cwd, folder) for folder in (".", *spec.search_paths, *spec.python_path))
-        return real.suffix == ".gin" or any(real.is_relative_to(self._facts.real_path(folder)) for folder in folders)
+        return any(Path(real).is_relative_to(self._facts.real_path(folder)) for folder in folders)
 
     def _text(self, found: FoundFile, target: str, where: Location) -> str | None:
         """Returns the text of a file; None if it cannot be read, or is already being read."""
