@@ -48,27 +48,37 @@ PLAIN = (str, int, float, type(None))
 Part = TypeVar("Part", Reference, Macro)
 
 
-def _found(value: Any, kind: type[Part]) -> list[Part]:
-    """Returns the parts of a value that are of a kind, in order; lists, as all rules ask this of all values."""
+def _collect(value: Any, kind: type[Part], found: list[Part]) -> None:
+    """Adds the parts of a value that are of a kind, in order, with one of Python's stack frames for each level."""
     if isinstance(value, PLAIN):
-        return []
+        return
     if isinstance(value, kind):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [part for item in value for part in _found(item, kind)]
-    if isinstance(value, dict):
-        return [part for pair in value.items() for part in _found(pair, kind)]
-    return []
+        found.append(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            _collect(item, kind, found)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _collect(key, kind, found)
+            _collect(item, kind, found)
 
 
 def macros_in(value: Any) -> list[Macro]:
     """Returns the macros that a value uses, including nested ones but not ``%gin.REQUIRED``."""
-    return [macro for macro in _found(value, Macro) if not is_required(macro)]
+    if isinstance(value, PLAIN):  # as most are, and all rules ask
+        return []
+    found: list[Macro] = []
+    _collect(value, Macro, found)
+    return [macro for macro in found if not is_required(macro)]
 
 
 def references_in(value: Any) -> list[Reference]:
     """Returns the references in a value, including nested ones."""
-    return _found(value, Reference)
+    if isinstance(value, PLAIN):
+        return []
+    found: list[Reference] = []
+    _collect(value, Reference, found)
+    return found
 
 
 def format_value(value: Any, limit: int = 60) -> str:
