@@ -212,9 +212,15 @@ class FileFinder:
         self._t5x_parent = t5x_parent
         self._prefixes = ("", *(search_paths or ["."]), *([str(t5x_parent)] if t5x_parent else []))
         self._modules = modules
+        self._known: dict[str, FoundFile | NoGinFile] = {}
 
     def find(self, target: str) -> FoundFile | NoGinFile:
         """Looks up one file; the first match wins."""
+        if target not in self._known:
+            self._known[target] = self._search(target)
+        return self._known[target]
+
+    def _search(self, target: str) -> FoundFile | NoGinFile:
         alone = os.path.isabs(target) or target.startswith(_GS)
         prefixes = ("",) if alone else self._prefixes
         stop: Path | None = None

@@ -1,5 +1,6 @@
 """Gin's own parser over one text: every statement it can read, and every syntax error instead of only the first."""
 
+import ast
 import dataclasses
 import functools
 import re
@@ -13,6 +14,25 @@ from t5x_harness.gin.values import Macro, Reference, references_in
 
 _STATEMENT = re.compile(r"(?:import|from|include)\s|[A-Za-z_][\w./]*\s*[=:]")
 _MOST_ERRORS = 20  # in one file; more are noise
+
+# Where the pieces of a text begin. A line inside brackets or a string may look like that, too.
+_PIECE = re.compile(r"^(?=[A-Za-z_])", re.MULTILINE)
+
+_NAME = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*"
+_NUMBER = r"-?(?:0|[1-9](?:_?[0-9]){,30})(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?"
+_STRING = r"'[ -&(-\[\]-~]*'|\"[ !#-\[\]-~]*\""
+_ITEM = rf"(?:{_STRING}|{_NUMBER}|True|False|None|@(?:{_NAME}/)*{_NAME}(?:\(\))?|%(?:{_NAME}/)*{_NAME})"
+_ITEMS = re.compile(_ITEM, re.ASCII)
+_REST = r" *(?:#[ -~]*)?"
+_VALUE = rf"= *({_ITEM}|\[(?:{_ITEM}(?:, *{_ITEM})*)?\]){_REST}"
+_KEY = rf"((?:[A-Za-z_]\w*/)*{_NAME})"
+# Lines of ASCII: a binding, the head of a block, a binding in the block, and what Gin skips. Values are single items,
+# or lists of them.
+_BINDING = re.compile(rf"{_KEY} *{_VALUE}", re.ASCII)
+_HEAD = re.compile(rf"{_KEY} *:{_REST}", re.ASCII)
+_PARAMETER = re.compile(rf"( +)([A-Za-z_]\w*) *{_VALUE}", re.ASCII)
+_SKIPPED = re.compile(_REST)
+
 # Before Python 3.12, an f-string is one token, like other strings.
 _F_STRING = getattr(tokenize, "FSTRING_START", None)
 
@@ -35,13 +55,17 @@ class _Delegate(config_parser.ParserDelegate):  # type: ignore[misc]
 
     def configurable_reference(self, scoped_configurable_name: str, evaluate: bool) -> Reference:
         assert self.parser is not None
-        scope, _, selector = scoped_configurable_name.rpartition("/")
-        reference = Reference(scope, selector, evaluate)
+        reference = _reference(scoped_configurable_name, evaluate)
         self.references.append((self.parser.current_token.start[0], reference))
         return reference
 
     def macro(self, macro_name: str) -> Macro:
         return Macro(macro_name)
+
+
+def _reference(name: str, called: bool) -> Reference:
+    scope, _, selector = name.rpartition("/")
+    return Reference(scope, selector, called)
 
 
 # The errors of the parser and its tokenizer for bad text; a value that cannot be a dict key raises a TypeError.
@@ -66,6 +90,12 @@ def parse(text: str) -> tuple[tuple[Any, ...], tuple[SyntaxProblem, ...]]:
       that a later item of its dict replaces, for they have one key, is added as the head of a block that binds
       nothing: Gin looks it up all the same.
     """
+    pieces = _parse_in_pieces(text.removesuffix("\n") + "\n")
+    return parse_whole(text) if pieces is None else (pieces, ())
+
+
+def parse_whole(text: str) -> tuple[tuple[Any, ...], tuple[SyntaxProblem, ...]]:
+    """Parses Gin text with Gin's parser alone, as :func:`parse` does if there is an error in it."""
     lines = text.removesuffix("\n").split("\n")
     statements: list[Any] = []
     problems: list[SyntaxProblem] = []
@@ -79,6 +109,71 @@ def parse(text: str) -> tuple[tuple[Any, ...], tuple[SyntaxProblem, ...]]:
         after = range(problem.line, len(lines))
         start = next((index for index in after if _STATEMENT.match(lines[index])), len(lines))
     return tuple(statements), tuple(problems)
+
+
+def _parse_in_pieces(text: str) -> tuple[Any, ...] | None:
+    """Parses each piece of a text alone, as most texts share most of their pieces; None if one of them has an error.
+
+    Such a piece may end inside brackets or a string. Without errors, a piece ends where a statement does, so that the
+    next one means the same alone as below it.
+    """
+    statements: list[Any] = []
+    above = 0
+    for piece in _PIECE.split(text):
+        if (plain := _parse_plainly(piece, above + 1)) is not None:
+            statements += plain
+        elif (parsed := _parse_piece(piece)) is not None:
+            for each in parsed:
+                at = each.location._replace(line_num=above + each.location.line_num)
+                statements.append(each._replace(location=at))
+        else:
+            return None
+        above += piece.count("\n")
+    return tuple(statements)
+
+
+def _parse_plainly(piece: str, line: int) -> list[Any] | None:
+    """Parses a plain binding or block far faster than Gin, whose tokenizer is in Python; None for any other text."""
+    first, *others = piece[:-1].split("\n")
+    where = config_parser.Location(None, line, None, f"{first}\n")
+    statements: list[Any] = []
+    if binding := _BINDING.fullmatch(first):
+        key = config_parser.parse_binding_key(binding[1])
+        statements.append(config_parser.BindingStatement(*key, _value(binding[2]), where))
+    elif head := _HEAD.fullmatch(first):
+        name = config_parser.parse_scoped_selector(head[1])
+        statements.append(config_parser.BlockDeclaration(*name, where))
+    else:
+        return None
+    indents = set()
+    for number, text in enumerate(others, line + 1):
+        if _SKIPPED.fullmatch(text):
+            continue
+        parameter = _PARAMETER.fullmatch(text) if binding is None else None
+        if parameter is None:
+            return None
+        indents.add(indent := len(parameter[1]))
+        where = config_parser.Location(None, number, indent, f"{text}\n")
+        statements.append(config_parser.BindingStatement(*name, parameter[2], _value(parameter[3]), where))
+    return statements if len(indents) == (binding is None) else None
+
+
+def _value(text: str) -> Any:
+    return [_item(each) for each in _ITEMS.findall(text)] if text[0] == "[" else _item(text)
+
+
+def _item(text: str) -> Any:
+    if text.isdigit():
+        return int(text)
+    if text[0] == "@":
+        return _reference(text[1:].removesuffix("()"), text.endswith("()"))
+    return Macro(text[1:]) if text[0] == "%" else ast.literal_eval(text)
+
+
+@functools.lru_cache(maxsize=4096)
+def _parse_piece(piece: str) -> tuple[Any, ...] | None:
+    statements, problem = _parse_from(piece.split("\n")[:-1], 0)
+    return tuple(statements) if problem is None else None
 
 
 def _parse_from(lines: list[str], start: int) -> tuple[list[Any], SyntaxProblem | None]:

@@ -1,12 +1,12 @@
 """The statements of a run's gin files in the order in which T5X executes them, and their effect."""
 
 import dataclasses
-import os
+import functools
 from collections.abc import Iterator, Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
+from t5x_harness.gin.file_facts import FileFacts
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.values import Macro, Reference, is_required, macros_in, references_in
 from t5x_harness.spec import Location, Mode, RunSpec
@@ -25,9 +25,6 @@ ENTRY_POINTS: Mapping[Mode, tuple[str, str]] = {
 
 ENTRIES: Mapping[str, Mode] = {f"{MAIN}.{function}": mode for mode, (_, function) in ENTRY_POINTS.items()}
 """The full name, in this package, of the function that T5X calls in each mode."""
-
-
-_PACKAGE_FOLDERS = frozenset({"site-packages", "dist-packages"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,6 +129,7 @@ class GinProgram:
       in_clone: the paths, in the T5X in use, of files that were requested in a clone of T5X's repository that only the
         job has. The keys are the names used in the requests.
       snapshot: the snapshot that it was read with, for :func:`~t5x_harness.gin.reading.snapshot_of`; None for none.
+      file_facts: the known facts about its files; None to find them out.
       possible_constants: macros without a binding that one of the user's modules may define by ``gin.constant``.
     """
 
@@ -143,6 +141,7 @@ class GinProgram:
     t5x_parent: str | None = None
     texts: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False)
     snapshot: object = dataclasses.field(default=None, repr=False, compare=False)  # its module imports this one
+    file_facts: FileFacts | None = dataclasses.field(default=None, repr=False, compare=False)
     possible_constants: frozenset[str] = frozenset()
     in_clone: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -183,44 +182,55 @@ class GinProgram:
         }
 
     @cached_property
-    def _package(self) -> str | None:
-        """The folder of the package ``t5x``, which may be a link to a folder with any name."""
-        return os.path.realpath(Path(self.t5x_parent) / "t5x") if self.t5x_parent is not None else None
+    def _facts(self) -> FileFacts:
+        return self.file_facts or FileFacts(self.spec.cwd, self.t5x_parent)
 
     @cached_property
-    def _installed(self) -> dict[str, bool]:
-        return {}
+    def _foreign(self) -> dict[str, bool]:
+        return dict.fromkeys((BINDINGS, *self.spec.gin_files), False)
 
     def is_installed(self, file: str) -> bool:
         """Returns whether a file belongs to T5X or another installed package, so that the user does not change it."""
-        if file not in self._installed:
-            path = Path(os.path.realpath(Path(self.spec.cwd) / file))
-            of_t5x = self._package is not None and path.is_relative_to(self._package)
-            self._installed[file] = of_t5x or not _PACKAGE_FOLDERS.isdisjoint(path.parts)
-        return self._installed[file]
+        return self._facts.is_installed(file)
 
     def is_foreign(self, file: str) -> bool:
         """Returns whether a file belongs to a library, and is not one that the user named."""
-        return file not in (BINDINGS, *self.spec.gin_files) and self.is_installed(file)
+        if file not in self._foreign:
+            self._foreign[file] = self.is_installed(file)
+        return self._foreign[file]
 
     def name_of(self, file: str) -> str:
         """Returns a package's file as includes name it, ``t5x/configs/runs/finetune.gin``; others unchanged."""
-        path = Path(os.path.realpath(Path(self.spec.cwd) / file))
-        if self._package is not None and path.is_relative_to(self._package):
-            return str("t5x" / path.relative_to(self._package))
-        folder = next((folder for folder in path.parents if folder.name in _PACKAGE_FOLDERS), None)
-        return str(path.relative_to(folder)) if folder is not None and self.is_installed(file) else file
+        return self._facts.name_of(file)
 
     def is_of_t5x(self, file: str) -> bool:
         """Returns whether a file that was read is in the package ``t5x``."""
-        if self.t5x_parent is None:
-            return False
-        return (Path(self.spec.cwd).absolute() / file).is_relative_to(Path(self.t5x_parent) / "t5x")
+        return self._facts.is_of_t5x(file)
+
+    @cached_property
+    def by_key(self) -> Mapping[tuple[str, str, str], list[Binding | MacroBinding]]:
+        """The statements of every key, in the order of execution; the keys are in that of their first statements."""
+        found: dict[tuple[str, str, str], list[Binding | MacroBinding]] = {}
+        for statement in self.statements:
+            if isinstance(statement, (Binding, MacroBinding)):
+                found.setdefault(statement.key, []).append(statement)
+        return found
 
     @cached_property
     def final(self) -> Mapping[tuple[str, str, str], Binding | MacroBinding]:
         """The winning statement of every key, which is the last one."""
-        return {s.key: s for s in self.statements if isinstance(s, (Binding, MacroBinding))}
+        return {key: statements[-1] for key, statements in self.by_key.items()}
+
+    @cached_property
+    def rivals(self) -> tuple[Binding | MacroBinding, ...]:
+        """The statements that share their key with others, in the order of execution."""
+        sharing = {id(s): s for statements in self.by_key.values() if len(statements) > 1 for s in statements}
+        return tuple(sharing[id(s)] for s in self.statements if id(s) in sharing)
+
+    @cached_property
+    def replaced(self) -> tuple[Binding | MacroBinding, ...]:
+        """The statements whose key a later one binds again, in the order of execution."""
+        return tuple(s for s in self.rivals if self.final[s.key] is not s)
 
     @cached_property
     def macros(self) -> Mapping[str, MacroBinding]:
@@ -233,10 +243,20 @@ class GinProgram:
         return tuple(s for s in self.final.values() if isinstance(s, Binding))
 
     @cached_property
+    def given_values(self) -> tuple[tuple[Binding, Binding | MacroBinding], ...]:
+        """The winning parameter bindings, each with the statement that gives its value; see :meth:`resolve`."""
+        return tuple((binding, self.resolve(binding)) for binding in self.final_bindings)
+
+    @cached_property
+    def _macro_uses(self) -> tuple[tuple[str, Binding | MacroBinding], ...]:
+        """The names of macros in final values, and the statements that contain them."""
+        return tuple((macro.name, s) for s in self.final.values() for macro in macros_in(s.value))
+
+    @cached_property
     def read_macros(self) -> frozenset[str]:
         """The macros that reach a parameter, directly or through other macros."""
         seen: set[str] = set()
-        waiting = [m.name for b in self.final_bindings for m in macros_in(b.value)]
+        waiting = [name for name, statement in self._macro_uses if isinstance(statement, Binding)]
         while waiting:
             name = waiting.pop()
             if name not in seen:
@@ -249,10 +269,9 @@ class GinProgram:
     def former_readers(self) -> Mapping[str, Binding | MacroBinding]:
         """The first statement that used each macro and was replaced by a later one with another value."""
         found: dict[str, Binding | MacroBinding] = {}
-        for statement in self.statements:
-            if isinstance(statement, (Binding, MacroBinding)) and self.final[statement.key] is not statement:
-                for macro in macros_in(statement.value):
-                    found.setdefault(macro.name, statement)
+        for statement in self.replaced:
+            for macro in macros_in(statement.value):
+                found.setdefault(macro.name, statement)
         return found
 
     @cached_property
@@ -264,11 +283,10 @@ class GinProgram:
     def undefined_macros(self) -> tuple[tuple[str, Binding | MacroBinding], ...]:
         """Macros that a final value uses but certainly nothing defines, each with the first statement that uses it."""
         found: dict[str, Binding | MacroBinding] = {}
-        for statement in self.final.values():
-            for macro in macros_in(statement.value):
-                is_possible = macro.name in self.possible_constants and not macro.name.startswith("gin.")
-                if macro.name not in self.macros and not is_possible:
-                    found.setdefault(macro.name, statement)
+        for name, statement in self._macro_uses:
+            is_possible = name in self.possible_constants and not name.startswith("gin.")
+            if name not in self.macros and not is_possible:
+                found.setdefault(name, statement)
         return tuple(found.items())
 
     @cached_property
@@ -318,17 +336,18 @@ class GinProgram:
                 found.setdefault(binding.target, binding)
         return tuple(found.values())
 
-    @property
+    @cached_property
     def mode(self) -> Mode | None:
         """The mode of the first of T5X's entry functions that the config binds; None if it binds none."""
         return next((ENTRIES[b.target] for b in self.entries if b.target in ENTRIES), None)
 
-    @property
+    @cached_property
     def entry(self) -> str | None:
         """The full name of the function that :attr:`mode` calls."""
         return next((b.target for b in self.entries if b.target in ENTRIES), None)
 
 
+@functools.lru_cache(maxsize=4096)
 def scope_chain(scope: str) -> tuple[str, ...]:
     """Returns the scopes whose bindings a call in ``scope`` takes, weakest first: for ``a/b`` also ``""`` and ``a``."""
     parts = scope.split("/") if scope else []

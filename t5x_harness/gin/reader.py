@@ -3,14 +3,16 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gin import config_parser
 
 from t5x_harness.gin import parsing
-from t5x_harness.gin.files import FileFinder, FoundFile, ModuleFinder, NoGinFile, module_path
+from t5x_harness.gin.file_facts import FileFacts
+from t5x_harness.gin.files import FoundFile, ModuleFinder, NoGinFile, module_path
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import (
     BINDINGS,
@@ -26,11 +28,10 @@ from t5x_harness.gin.program import (
 from t5x_harness.gin.snapshot import Snapshot, canonical
 from t5x_harness.gin.sources import definer_of_constants, may_register
 from t5x_harness.gin.symbols import FileScope, Registry
-from t5x_harness.gin.values import Reference
+from t5x_harness.gin.values import PLAIN, Reference
 from t5x_harness.spec import Location, RunSpec
 
 _DEEPEST_INCLUDE = 500  # Gin uses two of Python's thousand stack frames for each
-_MOST_BYTES = 1_000_000  # of one file; the config that T5X writes for a whole run has about 20,000
 _MOST_FILES = 10_000  # of one run, each counted every time it is included
 
 _NO_BUCKETS = "its bucket is not mounted here"
@@ -45,6 +46,7 @@ def read(
     t5x_parent: Path | None,
     texts: Mapping[Path, str] | None = None,
     snapshot: Snapshot | None = None,
+    file_facts: FileFacts | None = None,
 ) -> GinProgram:
     """Reads everything that a run would read.
 
@@ -53,12 +55,13 @@ def read(
       t5x_parent: the folder that holds the run's package ``t5x``; None for none.
       texts: the texts to read in place of files, by the files' real paths.
       snapshot: the known facts about configurables, from a run with the same T5X and module path; None to begin anew.
+      file_facts: the known facts about files, from a run in the same folder with the same T5X; None to begin anew.
 
     Returns:
       The program. No content of a file makes this raise; see ``GinProgram.problems``.
     """
     snapshot = snapshot or Snapshot(t5x_parent, ModuleFinder(module_path(spec), t5x_parent))
-    return _GinReader(spec, snapshot, texts or {}).read()
+    return _GinReader(spec, snapshot, file_facts or FileFacts(spec.cwd, snapshot.t5x_parent), texts or {}).read()
 
 
 class _OpenFile:
@@ -68,17 +71,21 @@ class _OpenFile:
       found: the file.
       chain: the include statements that led to it, outermost first.
       scope: its imports.
-      statements: the statements that are left.
+      statements: the statements that are left, with their indices.
       errors: the syntax errors that are left.
+      resolved: see :class:`FileFacts`.
     """
 
-    def __init__(self, found: FoundFile, text: str, chain: tuple[Location, ...], scope: FileScope) -> None:
+    def __init__(
+        self, found: FoundFile, text: str, chain: tuple[Location, ...], scope: FileScope, facts: FileFacts
+    ) -> None:
         self.found = found
         self.chain = chain
         self.scope = scope
         statements, errors = parsing.parse(text)
-        self.statements = iter(statements)
+        self.statements = enumerate(statements)
         self.errors = list(errors)
+        self.resolved = facts.resolved.setdefault(text, {})
 
     def at(self, line: int) -> Location:
         return Location(self.found.shown, line, self.chain)
@@ -87,13 +94,14 @@ class _OpenFile:
 class _GinReader:
     """The state of one reading."""
 
-    def __init__(self, spec: RunSpec, snapshot: Snapshot, instead: Mapping[Path, str]) -> None:
+    def __init__(self, spec: RunSpec, snapshot: Snapshot, facts: FileFacts, instead: Mapping[Path, str]) -> None:
         self._spec = spec
-        self._t5x_parent = t5x_parent = snapshot.t5x_parent
+        self._t5x_parent = snapshot.t5x_parent
         self._instead = instead
         self._modules = snapshot.finder
         buckets = Path(os.path.abspath(spec.settings.gcs_root)) if spec.settings.gcs_root else None
-        self._files = FileFinder(Path(os.path.abspath(spec.cwd)), spec.search_paths, t5x_parent, self._modules, buckets)
+        self._facts = facts
+        self._files = facts.finder(spec.search_paths, self._modules, buckets)
         self._snapshot = snapshot
         self._registry = Registry(canonical)
         self._statements: list[Statement] = []
@@ -109,8 +117,7 @@ class _GinReader:
     def read(self) -> GinProgram:
         for name in self._spec.gin_files:
             self._enter(name, Location(name, 0), chain=())
-            while self._open:
-                self._next_statement()
+            self._read_open_files()
         scope = FileScope(self._registry)
         for number, text in enumerate(self._spec.bindings, start=1):
             statements, errors = parsing.parse(text)
@@ -118,8 +125,7 @@ class _GinReader:
                 self._problem(ProblemKind.SYNTAX, Location(BINDINGS, number), error.text, error.message)
             for raw in statements:
                 self._statement(raw, scope, Location(BINDINGS, number))
-                while self._open:
-                    self._next_statement()
+                self._read_open_files()
         program = self._program()
         # Its unbound macros may be constants that a module defines.
         names = [name for name, _ in program.undefined_macros]
@@ -140,6 +146,7 @@ class _GinReader:
             t5x_parent=str(self._t5x_parent) if self._t5x_parent else None,
             texts=self._texts,
             snapshot=self._snapshot,
+            file_facts=self._facts,
             in_clone=self._in_clone,
         )
 
@@ -179,7 +186,7 @@ class _GinReader:
         if text is not None:
             self._opened.append(found.shown)
             self._texts[found.shown] = text
-            self._open.append(_OpenFile(found, text, chain, FileScope(self._registry)))
+            self._open.append(_OpenFile(found, text, chain, FileScope(self._registry), self._facts))
         return found.shown
 
     def _may_show(self, path: Path) -> bool:
@@ -187,10 +194,11 @@ class _GinReader:
 
         They may not quote a file of the machine that an include or a link merely names.
         """
-        spec = self._spec
-        real = Path(os.path.realpath(path))
-        folders = [Path(spec.cwd, folder) for folder in (".", *spec.search_paths, *spec.python_path)]
-        return real.suffix == ".gin" or any(real.is_relative_to(os.path.realpath(folder)) for folder in folders)
+        spec, real = self._spec, self._facts.real_path(path)
+        if os.path.splitext(real)[1] == ".gin":
+            return True
+        folders = (Path(spec.cwd, folder) for folder in (".", *spec.search_paths, *spec.python_path))
+        return any(Path(real).is_relative_to(self._facts.real_path(folder)) for folder in folders)
 
     def _text(self, found: FoundFile, target: str, where: Location) -> str | None:
         """Returns the text of a file; None if it cannot be read, or is already being read."""
@@ -202,12 +210,8 @@ class _GinReader:
         try:
             if len(paths) >= _DEEPEST_INCLUDE:
                 raise OSError(0, f"it is included through {len(paths)} files, more than Python's stack can hold")
-            if (size := found.path.stat().st_size) > _MOST_BYTES:
-                raise OSError(
-                    0, f"it has {size / 1e6:.1f} MB, and lint reads gin files of up to {_MOST_BYTES / 1e6:.0f}"
-                )
             instead = self._instead.get(Path(os.path.realpath(found.path))) if self._instead else None
-            return found.path.read_text(encoding="utf-8") if instead is None else instead
+            return self._facts.text(found.path) if instead is None else instead
         except UnicodeDecodeError:
             reason = "it is not UTF-8 text"
         except OSError as error:
@@ -215,30 +219,57 @@ class _GinReader:
         self._problem(ProblemKind.UNREADABLE_FILE, where, found.shown, reason)
         return None
 
-    def _next_statement(self) -> None:
-        """Continues reading in the innermost open file."""
-        file = self._open[-1]
-        raw = next(file.statements, None)
-        while file.errors and (raw is None or file.errors[0].line < raw.location.line_num):
+    def _read_open_files(self) -> None:
+        """Reads the innermost open file, then goes on with the one that includes it, until none is left."""
+        while self._open:
+            file = self._open[-1]
+            for index, raw in file.statements:
+                line = raw.location.line_num
+                if file.errors:
+                    self._errors_above(line, file)
+                if (known := file.resolved.get(index)) is not None:
+                    make, fields, registered = known
+                    for name, target in registered:
+                        self._registry.register(name, target)
+                    self._statements.append(make(Location(file.found.shown, line, file.chain), *fields))
+                    continue
+                before = len(self._registry.calls)
+                self._statement(raw, file.scope, file.at(line))
+                if self._open[-1] is not file:  # it was an include
+                    break
+                if file.chain and isinstance(raw, (config_parser.BindingStatement, config_parser.BlockDeclaration)):
+                    self._remember(index, file, self._registry.calls[before:])
+            else:
+                self._errors_above(sys.maxsize, file)
+                self._open.pop()
+
+    def _remember(self, index: int, file: _OpenFile, registered: Sequence[tuple[str, str]]) -> None:
+        """Keeps the last statement for other configs that include its file, if its names mean the same in all of them.
+
+        That is so if the file's own imports give them their meanings, and not the names registered before.
+        """
+        if file.scope.dynamic and not file.scope.lacks_symbol:
+            last = self._statements[-1]
+            fields = tuple(getattr(last, field.name) for field in dataclasses.fields(last)[1:])
+            file.resolved[index] = type(last), fields, registered
+
+    def _errors_above(self, line: int, file: _OpenFile) -> None:
+        while file.errors and file.errors[0].line < line:
             error = file.errors.pop(0)
             self._problem(ProblemKind.SYNTAX, file.at(error.line), error.text.strip(), error.message)
-        if raw is None:
-            self._open.pop()
-        else:
-            self._statement(raw, file.scope, file.at(raw.location.line_num))
 
     def _statement(self, raw: Any, scope: FileScope, where: Location) -> None:
-        if isinstance(raw, config_parser.ImportStatement):
+        if isinstance(raw, config_parser.BindingStatement):
+            self._binding(raw, scope, where)
+        elif isinstance(raw, config_parser.ImportStatement):
             self._import(raw, scope, where)
         elif isinstance(raw, config_parser.IncludeStatement):
             here = Location(where.file, where.line)
             file = self._enter(raw.filename, where, (*where.included_from, here))
             self._statements.append(Include(where, raw.filename, file))
-        elif isinstance(raw, config_parser.BlockDeclaration):
+        else:
             target = self._resolve(raw.selector, scope, where)
             self._statements.append(Block(where, raw.scope, raw.selector, target or raw.selector, target is not None))
-        else:
-            self._binding(raw, scope, where)
 
     def _import(self, raw: config_parser.ImportStatement, scope: FileScope, where: Location) -> None:
         if raw.is_from and raw.module.startswith("__gin__."):
@@ -293,8 +324,11 @@ class _GinReader:
 
     def _value(self, value: Any, scope: FileScope, where: Location) -> Any:
         """Returns the value with its references resolved."""
+        if isinstance(value, PLAIN):
+            return value
         if isinstance(value, Reference):
-            return dataclasses.replace(value, target=self._resolve(value.selector, scope, where))
+            target = self._resolve(value.selector, scope, where)
+            return Reference(value.scope, value.selector, value.called, target)
         if isinstance(value, dict):
             return {self._value(k, scope, where): self._value(v, scope, where) for k, v in value.items()}
         if isinstance(value, list):

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from t5x_harness.gin.file_facts import FileFacts
 from t5x_harness.gin.files import ModuleFinder, module_path
 from t5x_harness.gin.problems import Problem, ProblemKind
 from t5x_harness.gin.program import Binding, GinProgram, MacroBinding
@@ -32,7 +33,7 @@ def program_of(
 
 
 class ConfigReader:
-    """Reads configs while no file changes: each config once, and what is known about modules for all configs together.
+    """Reads configs while no file changes: each config once, and what is known about files for all configs together.
 
     Args:
       t5x_parent: see :func:`program_of`.
@@ -41,21 +42,26 @@ class ConfigReader:
     def __init__(self, t5x_parent: str | Path | None = None) -> None:
         self._t5x_parent = t5x_parent
         self._programs: dict[RunSpec, GinProgram] = {}
-        self._snapshots: dict[object, Snapshot] = {}
+        self._known: dict[object, tuple[Snapshot, FileFacts]] = {}
 
     def program_of(self, spec: RunSpec) -> GinProgram:
         """Reads a run's gin files and bindings, unless it did so before. See :func:`program_of`."""
         if spec not in self._programs:
-            snapshot = self._snapshot_of(spec)
-            self._programs[spec] = read(spec, t5x_parent=snapshot.t5x_parent, snapshot=snapshot)
+            self._programs[spec] = self.read(spec)
         return self._programs[spec]
 
-    def _snapshot_of(self, spec: RunSpec) -> Snapshot:
+    def read(self, spec: RunSpec) -> GinProgram:
+        """Reads a run as :meth:`program_of` does, but does not keep the program for another call."""
+        snapshot, facts = self._known_of(spec)
+        return read(spec, t5x_parent=snapshot.t5x_parent, snapshot=snapshot, file_facts=facts)
+
+    def _known_of(self, spec: RunSpec) -> tuple[Snapshot, FileFacts]:
         place = (spec.runtime, spec.cwd, spec.python_path, *sys.path)
-        if place not in self._snapshots:
+        if place not in self._known:
             parent = _parent(spec, self._t5x_parent)
-            self._snapshots[place] = Snapshot(parent, ModuleFinder(module_path(spec), parent))
-        return self._snapshots[place]
+            snapshot = Snapshot(parent, ModuleFinder(module_path(spec), parent))
+            self._known[place] = snapshot, FileFacts(spec.cwd, parent)
+        return self._known[place]
 
 
 def _parent(spec: RunSpec, t5x_parent: str | Path | None) -> Path:
@@ -103,10 +109,6 @@ def _is_absent_package(problem: Problem) -> bool:
 
 def bound_values(program: GinProgram) -> tuple[BoundValue, ...]:
     """Returns every parameter and macro that a config binds, in the order in which they were first bound."""
-    statements: dict[tuple[str, str, str], list[Binding | MacroBinding]] = {}
-    for statement in program.statements:
-        if isinstance(statement, (Binding, MacroBinding)):
-            statements.setdefault(statement.key, []).append(statement)
     return tuple(
         BoundValue(
             name=str(winner),
@@ -114,7 +116,7 @@ def bound_values(program: GinProgram) -> tuple[BoundValue, ...]:
             assignment=_assignment(winner),
             overridden=tuple(map(_assignment, overridden)),
         )
-        for *overridden, winner in statements.values()
+        for *overridden, winner in program.by_key.values()
     )
 
 

@@ -6,14 +6,16 @@ import functools
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from t5x_harness.gin.files import ModuleFinder
 from t5x_harness.gin.program import MAIN
 from t5x_harness.gin.sources import SourceFinder, may_load
 from t5x_harness.gin.symbols import BINARIES, BUILTINS
+
+Value = TypeVar("Value")
 
 LIBRARIES = ("seqio", "optax")
 """The libraries other than T5X that have a snapshot; package and distribution share the name."""
@@ -64,9 +66,24 @@ class Snapshot:
         self.sources = SourceFinder(finder)
         self._doubts: dict[str, str | None] = {}
         self._found: dict[str, Configurable | None] = {}
+        self._module_of: dict[str, str | None] = {}
+        self._remembered: dict[tuple[Any, ...], Any] = {}
+
+    def remembered(self, find: Callable[..., Value], *arguments: str) -> Value:
+        """Returns what a function finds in this snapshot, which is asked for each config again, and calls it once."""
+        key = (find, *arguments)
+        if key not in self._remembered:
+            self._remembered[key] = find(self, *arguments)
+        found: Value = self._remembered[key]
+        return found
 
     def module_of(self, name: str) -> str | None:
         """Returns the known module that a full name belongs to: ``t5x.utils`` for ``t5x.utils.DatasetConfig``."""
+        if name not in self._module_of:
+            self._module_of[name] = self._search_module(name)
+        return self._module_of[name]
+
+    def _search_module(self, name: str) -> str | None:
         if name.split(".")[0] == BUILTINS or name in _GIN:
             return name.split(".")[0]
         return _recorded_module(name) or self.sources.module_of(name)

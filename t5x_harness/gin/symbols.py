@@ -57,15 +57,20 @@ class Registry:
 
     Args:
       canonical: returns the canonical full name of a thing that has several.
+
+    Attributes:
+      calls: the arguments of all calls of :meth:`register`.
     """
 
     def __init__(self, canonical: Callable[[str], str]) -> None:
         self.canonical = canonical
         self._targets: dict[str, str] = {name: name for name in _DECORATED}
         self._registered = set(_DECORATED)
+        self.calls: list[tuple[str, str]] = []
 
     def register(self, name: str, target: str) -> None:
         """Registers a configurable; it keeps the first name that it was given."""
+        self.calls.append((name, target))
         if target not in self._registered:
             self._registered.add(target)
             self._targets[name] = target
@@ -86,19 +91,23 @@ class FileScope:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._symbols: dict[str, Import | None] = {}
+        self._resolved: dict[str, Resolution] = {}
         self.imports: list[Import] = []
         self.dynamic = False
+        self.lacks_symbol = False  # which a selector used
 
     def enable_dynamic_registration(self) -> None:
         """Resolves selectors through the file's imports from here on."""
         self.dynamic = True
         self._symbols["gin"] = None
+        self._resolved.clear()
 
     def add(self, statement: Import) -> None:
         """Adds one of the file's imports."""
         self.imports.append(statement)
         if self.dynamic:
             self._symbols[statement.name] = statement
+            self._resolved.clear()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -109,8 +118,14 @@ class FileScope:
         """Resolves a selector in this file's context, and registers it if dynamic registration does so."""
         if not self.dynamic:
             return self._registry.match(selector)
+        if selector not in self._resolved:
+            self._resolved[selector] = self._resolve(selector)
+        return self._resolved[selector]
+
+    def _resolve(self, selector: str) -> Resolution:
         root, *rest = selector.split(".")
         if root not in self._symbols:
+            self.lacks_symbol = True
             return Resolution(None, missing_symbol=root)
         statement = self._symbols[root]
         if statement is None:  # Gin's own

@@ -1,8 +1,7 @@
 """Gin values as written in a file: literals, references (``@scope/name()``) and macros (``%NAME``)."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 REQUIRED = "gin.REQUIRED"
 
@@ -43,29 +42,43 @@ def is_required(value: Any) -> bool:
     return isinstance(value, Macro) and value.name in (REQUIRED, "REQUIRED")
 
 
-def _parts(value: Any) -> Iterator[Any]:
-    yield value
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from _parts(key)
-            yield from _parts(item)
+PLAIN = (str, int, float, type(None))
+"""The types of most values, which have no parts."""
+
+Part = TypeVar("Part", Reference, Macro)
+
+
+def _collect(value: Any, kind: type[Part], found: list[Part]) -> None:
+    """Adds the parts of a value that are of a kind, in order, with one of Python's stack frames for each level."""
+    if isinstance(value, PLAIN):
+        return
+    if isinstance(value, kind):
+        found.append(value)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _parts(item)
+            _collect(item, kind, found)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _collect(key, kind, found)
+            _collect(item, kind, found)
 
 
-def macros_in(value: Any) -> Iterator[Macro]:
-    """Yields the macros that a value uses, including nested ones but not ``%gin.REQUIRED``."""
-    for part in _parts(value):
-        if isinstance(part, Macro) and not is_required(part):
-            yield part
+def macros_in(value: Any) -> list[Macro]:
+    """Returns the macros that a value uses, including nested ones but not ``%gin.REQUIRED``."""
+    if isinstance(value, PLAIN):  # as most are, and all rules ask
+        return []
+    found: list[Macro] = []
+    _collect(value, Macro, found)
+    return [macro for macro in found if not is_required(macro)]
 
 
-def references_in(value: Any) -> Iterator[Reference]:
-    """Yields the references in a value, including nested ones."""
-    for part in _parts(value):
-        if isinstance(part, Reference):
-            yield part
+def references_in(value: Any) -> list[Reference]:
+    """Returns the references in a value, including nested ones."""
+    if isinstance(value, PLAIN):
+        return []
+    found: list[Reference] = []
+    _collect(value, Reference, found)
+    return found
 
 
 def format_value(value: Any, limit: int = 60) -> str:

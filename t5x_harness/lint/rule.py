@@ -157,19 +157,27 @@ def evaluates(train: ConfiguredObject) -> bool:
 
 def save_config(context: Context) -> ConfiguredObject:
     """Returns how a training run saves checkpoints, if it does so with T5X's own class."""
-    return (
-        run_function(context, Mode.TRAIN)
-        .built("checkpoint_cfg", _CHECKPOINT)
-        .built("save", "t5x.utils.SaveCheckpointConfig")
-    )
+    return ConfiguredObject(context, *context.remembered(_save_config))
+
+
+def _save_config(context: Context) -> tuple[str, str]:
+    checkpoint = run_function(context, Mode.TRAIN).built("checkpoint_cfg", _CHECKPOINT)
+    save = checkpoint.built("save", "t5x.utils.SaveCheckpointConfig")
+    return save.target, save.scope
 
 
 def restore_config(context: Context) -> ConfiguredObject:
     """Returns how the run restores its initial checkpoint, if it does so with T5X's own class."""
+    return ConfiguredObject(context, *context.remembered(_restore_config))
+
+
+def _restore_config(context: Context) -> tuple[str, str]:
     run = run_function(context)
-    if context.program.mode is not Mode.TRAIN:
-        return run.built("restore_checkpoint_cfg", _RESTORE)
-    return run.built("checkpoint_cfg", _CHECKPOINT).built("restore", _RESTORE)
+    if context.program.mode is Mode.TRAIN:
+        restore = run.built("checkpoint_cfg", _CHECKPOINT).built("restore", _RESTORE)
+    else:
+        restore = run.built("restore_checkpoint_cfg", _RESTORE)
+    return restore.target, restore.scope
 
 
 def initial_step(context: Context) -> tuple[int, ParameterValue] | None:

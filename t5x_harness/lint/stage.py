@@ -101,15 +101,15 @@ def _families(codes: Sequence[str]) -> tuple[str, ...]:
 def _outside(program: GinProgram, snapshot: Snapshot) -> Iterator[str]:
     """Yields the configurables whose names or parameters are not known for certain, one line per reason."""
     names: dict[str, dict[str, None]] = {}
-    for binding in program.bindings:
-        if not binding.resolved or binding.target.startswith(f"{MAIN}."):
+    for target in dict.fromkeys(binding.target for binding in program.bindings if binding.resolved):
+        if target.startswith(f"{MAIN}."):
             continue
-        known = snapshot.find(binding.target)
-        doubt = snapshot.doubt(binding.target)
+        known = snapshot.find(target)
+        doubt = snapshot.doubt(target)
         if doubt is None and (known is None or known.parameters is None):
             doubt = "known only once they are imported (resolve)"
         if doubt is not None:
-            names.setdefault(doubt, {})[binding.target] = None
+            names.setdefault(doubt, {})[target] = None
     for doubt, targets in names.items():
         yield f"names and parameters of {', '.join(targets)}: {doubt}"
 

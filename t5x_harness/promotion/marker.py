@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -297,6 +298,7 @@ def promotes(expression: str) -> bool:
     return _can_hold(evaluate, {}, tpu=True) and not _can_hold(evaluate, {}, tpu=False)
 
 
+@functools.lru_cache(maxsize=64)  # asked for each file
 def _compiled(expression: str, mark: str = "") -> _Evaluate:
     """Compiles an expression; if it is invalid or does not name the mark, the result is never true."""
     if mark not in expression:

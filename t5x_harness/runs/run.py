@@ -159,10 +159,13 @@ class Run(Closing):
         if self.executor and executes and all(self.stage(s).outcome is not Outcome.FAILED for s in before):
             self.executor.submit(self)
 
-    def result(self) -> RunResult:
+    def result(self, *, with_bindings: bool = True) -> RunResult:
         """Returns the outcome of the stages that were requested so far.
 
         If the run works ahead, no further stage begins, and this waits for the end of its process.
+
+        Args:
+          with_bindings: whether to list the config's bindings, which takes longer than to judge them.
 
         Raises:
           Exception: it stopped a run that works ahead.
@@ -171,7 +174,7 @@ class Run(Closing):
             if self._ahead:
                 self._enough.set()
                 self._ended.result()
-            bindings = bound_values(self.config) if self.done else ()
+            bindings = bound_values(self.config) if self.done and with_bindings else ()
             self._result = self.outcome(reported(self._asked), bindings=bindings, **self._read_written())
         return self._result
 

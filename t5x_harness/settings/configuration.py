@@ -133,9 +133,21 @@ class Configuration:
           *above: layers that precede those that are given here.
           declared: the run, if the project declares it: its own options precede those for all of the project's runs.
         """
+        if above or declared is not None:
+            settings, fields = self._merged(*above, *self.layers, declared.layer if declared else {})
+        else:
+            settings, fields = self._of_most_runs
+        return RunSpec(tuple(gin_files), cwd=os.fspath(self.cwd), settings=settings, **fields)
+
+    @functools.cached_property
+    def _of_most_runs(self) -> tuple[RunSettings, dict[str, Any]]:
+        return self._merged(*self.layers)
+
+    def _merged(self, *given: Layer) -> tuple[RunSettings, dict[str, Any]]:
+        """Returns the settings and the other fields of a run that result from layers and from the project's."""
         from t5x_harness.findings.silencing import codes_to_silence
 
-        layers = (*above, *self.layers, declared.layer if declared else {}, self.project.layer)
+        layers = (*given, self.project.layer)
         settings = RunSettings(**merged(options_of(RunSettings), layers))
         settings = dataclasses.replace(
             settings,
@@ -143,8 +155,7 @@ class Configuration:
             plan_golden=None,
             plan_golden_update=False,
         )
-        fields = merged(options_of(RunSpec), layers)
-        return RunSpec(tuple(gin_files), cwd=os.fspath(self.cwd), settings=settings, **fields)
+        return settings, merged(options_of(RunSpec), layers)
 
     def with_golden(self, spec: RunSpec, name: str) -> RunSpec:
         """Returns a run that keeps its golden plan where the settings say, if they name a place.

@@ -202,7 +202,7 @@ class SessionSettings:
             from t5x_harness.lint.classify import classify_program
 
             spec = self.spec([str(file)])
-            program = self._reader.program_of(spec)
+            program = self._reader.read(spec)
             self._read[file] = spec, classify_program(program), program.files[1:]
         return self._read[file]
 
@@ -213,7 +213,7 @@ class SessionSettings:
         runs = []
         for declared in self.project.runs:
             spec = self.spec(declared.gin_files, declared=declared)
-            verdict = classify_program(self._reader.program_of(spec))
+            verdict = classify_program(self._reader.read(spec))
             seen = verdict.mode if verdict.kind is FileKind.RUN_CONFIG else None
             spec = self._collected(spec, declared.name, mode=spec.mode or seen)
             runs.append(CollectedRun(declared.name, spec, Location(str(self._root / "pyproject.toml"), declared.line)))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from linting import T5X, classify, lint
 
+from t5x_harness.gin.reading import ConfigReader, program_of
 from t5x_harness.lint.classify import FileKind
 from t5x_harness.runtime.choice import RuntimeChoiceError, find_runtime
 from t5x_harness.spec import Mode, RunSpec
@@ -56,6 +57,23 @@ def test_run_configs_are_told_from_fragments(name: str, python_path: tuple[str, 
         found.reason
     )
     assert name not in RUNS or found.mode is RUNS[name]
+
+
+def test_what_a_reader_remembers_of_other_configs_changes_none(python_path: tuple[str, ...], tmp_path: Path) -> None:
+    # Files whose names their own imports explain, only files read before, or nothing, in two orders.
+    head = "from __gin__ import dynamic_registration\n"
+    for name, text in {
+        "dynamic.gin": f"{head}from t5x import utils\nutils.DatasetConfig.pack = %A\n",
+        "lacking.gin": f"{head}utils.DatasetConfig.pack = @utils.DatasetConfig()\n",
+        "bare.gin": "utils.DatasetConfig:\n  seed = @DatasetConfig\n",
+        "a.gin": "include 'dynamic.gin'\ninclude 'bare.gin'\ninclude 'lacking.gin'\n",
+        "b.gin": "A = True\ninclude 'bare.gin'\ninclude 'lacking.gin'\ninclude 'dynamic.gin'\ninclude 'bare.gin'\n",
+    }.items():
+        (tmp_path / name).write_text(text)
+    reader = ConfigReader(T5X)
+    for name in (*SHIPPED, "a.gin", "b.gin", "a.gin", "dynamic.gin"):
+        spec = _spec(name, python_path, tmp_path)
+        assert reader.read(spec) == program_of(spec, t5x_parent=T5X), name
 
 
 def test_the_list_of_runs_is_of_files_that_are_there() -> None:

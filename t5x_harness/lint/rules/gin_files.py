@@ -201,8 +201,10 @@ def file_in_bucket(context: Context) -> Iterator[Found]:
     includes = (statement for statement in program.statements if isinstance(statement, Include))
     asked = [*((name, None) for name in program.spec.gin_files), *((i.target, i.location) for i in includes)]
     asked = [(name, at) for name, at in asked if name.startswith(_GS)]
+    if not asked:
+        return
     finder = SourceFinder(ModuleFinder(module_path(program.spec), None))
-    sources = (finder.source(each.module) for each in program.imports) if asked else ()
+    sources = (finder.source(each.module) for each in program.imports)
     if any(source is not None and source.mentions("register_file_reader") for source in sources):
         return
     for name, at in asked:

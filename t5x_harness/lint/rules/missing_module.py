@@ -23,8 +23,7 @@ _MOST_MODULES = 300
 def named_modules(program: GinProgram) -> Iterator[tuple[str, Binding | MacroBinding]]:
     """Yields the modules that T5X imports for their tasks, ``MIXTURE_OR_TASK_MODULE``, and the binding of each."""
     seen: set[str] = set()
-    for binding in program.final_bindings:
-        given = program.resolve(binding)
+    for binding, given in program.given_values:
         is_module = (binding.target, binding.param) == ("t5x.utils.DatasetConfig", "module")
         # GIN08 reports the quotes of 'None'.
         if is_module and isinstance(given.value, str) and given.value not in ("", "None", *seen):
@@ -37,7 +36,7 @@ def _missing_imports(context: Context, finder: ModuleFinder) -> Iterable[Found]:
 
     Returns nothing if a module changes the search for modules, and ignores the imports of libraries.
     """
-    program, sources = context.program, SourceFinder(finder)
+    program, sources = context.program, context.snapshot.sources
     waiting = deque((s.module, s.location) for s in program.imports if s.module != MAIN)
     waiting.extend((name, given.location) for name, given in named_modules(program))
     seen: set[str] = set()
@@ -72,7 +71,7 @@ def _own_file(program: GinProgram, finder: ModuleFinder, name: str) -> str | Non
     module = finder.find(name)
     if module is None or module.origin is None or module.origin.suffix != ".py":
         return None
-    if not module.origin.is_relative_to(os.path.abspath(program.spec.cwd)):
+    if not str(module.origin).startswith(os.path.join(os.path.abspath(program.spec.cwd), "")):
         return None
     file = os.path.relpath(module.origin, program.spec.cwd)
     return None if program.is_installed(file) else file
@@ -125,7 +124,7 @@ def missing_module(context: Context) -> Iterator[Found]:
     if finder.find("seqio") is None:
         return  # T5X imports it, so this Python cannot run T5X, and the other modules that it lacks say little
     for name, given in named_modules(context.program):
-        if finder.find(name) is None and SourceFinder(finder).opener(name, ()) is None:
+        if finder.find(name) is None and context.snapshot.sources.opener(name, ()) is None:
             part = finder.missing_part(name)
             yield Found(
                 f"{given} = {name!r}: there is no module {part}{_standin(context, name, part)}",

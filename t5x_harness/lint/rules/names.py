@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
 from t5x_harness.gin.program import ENTRIES, MAIN, Binding, Block, GinProgram, Import, MacroBinding
+from t5x_harness.gin.snapshot import Snapshot
 from t5x_harness.gin.symbols import BUILTINS
 from t5x_harness.gin.values import Reference, references_in
 from t5x_harness.lint.edits import add_call, drop_call, rename_bound, rename_selector
@@ -67,11 +68,13 @@ def _renamed_parameter(program: GinProgram, binding: Binding, parameters: Sequen
 def unknown_symbol(context: Context) -> Iterator[Found]:
     """Finds each name that its module does not have, in bindings and references, once per file."""
     said: set[tuple[str, str]] = set()
-    for selector, target, location in _names(context.program):
+    for used, target, location in _names(context.program):
         if (target, location.file) in said:
             continue
         said.add((target, location.file))
-        complaint = _not_loaded(context, selector, target, location) or _complaint(context, selector, target)
+        selector = str(used)
+        complaint = _not_loaded(context, selector, target, location)
+        complaint = complaint or context.snapshot.remembered(_complaint, selector, target)
         if complaint is not None:
             message, fix, word, names = complaint
             if (clash := _clash(context.program, selector, target, location)) is not None:
@@ -87,9 +90,8 @@ def unknown_symbol(context: Context) -> Iterator[Found]:
             yield Found(message, location, fix, binding=selector, edits=edits)
 
 
-def _complaint(context: Context, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
+def _complaint(snapshot: Snapshot, selector: str, target: str) -> tuple[str, str, str, list[str]] | None:
     """Returns the mistake, the fix, the wrong word and the names that would be right; None if nothing is wrong."""
-    snapshot = context.snapshot
     if target == MAIN or snapshot.is_module(target):
         owner = "T5X's binary" if target == MAIN else target
         message = f"{selector} is a module, not something to configure"
@@ -120,16 +122,14 @@ def _complaint(context: Context, selector: str, target: str) -> tuple[str, str, 
 def _not_loaded(context: Context, selector: str, target: str, at: Location) -> tuple[str, str, str, list[str]] | None:
     """Returns the complaint about a module below an imported package, if nothing imports the module."""
     module = context.snapshot.module_of(target)
-    name = _name(selector)
-    statement = next(
-        (i for i in reversed(context.program.imports) if i.name == name and i.location.file == at.file), None
-    )
+    statement = context.remembered(_last_imports).get((at.file, _name(selector)))
     if module is None or statement is None:
         return None
     # The module that the name of an import stands for: `a` for `import a.b`.
     bound = statement.module if statement.is_from or statement.alias else statement.module.partition(".")[0]
-    imported = [i.module for i in context.program.imports]
-    if not module.startswith(f"{bound}.") or context.snapshot.may_load(module, imported):
+    if not module.startswith(f"{bound}."):
+        return None
+    if context.snapshot.may_load(module, [i.module for i in context.program.imports]):
         return None
     return (
         f"{selector} cannot be reached: `{statement}` does not import the module {module}, and nothing else does",
@@ -137,6 +137,11 @@ def _not_loaded(context: Context, selector: str, target: str, at: Location) -> t
         "",
         [],
     )
+
+
+def _last_imports(context: Context) -> Mapping[tuple[str, str], Import]:
+    """Returns the last import of each name in each file."""
+    return {(i.location.file, i.name): i for i in context.program.imports}
 
 
 def _name(selector: str) -> str:
@@ -163,7 +168,7 @@ def _renamed_symbol(program: GinProgram, file: str, selector: str, word: str, na
     return rename_selector(program, file, ".".join([*before, word]), ".".join([*before, right]))
 
 
-def _names(program: GinProgram) -> Iterator[tuple[str, str, Location]]:
+def _names(program: GinProgram) -> Iterator[tuple[str | Reference, str, Location]]:
     """Yields every name that a statement uses, including overridden statements: Gin looks them all up."""
     for statement in program.statements:
         if isinstance(statement, (Binding, Block)) and statement.resolved:
@@ -171,7 +176,7 @@ def _names(program: GinProgram) -> Iterator[tuple[str, str, Location]]:
         if isinstance(statement, (Binding, MacroBinding)):
             for reference in references_in(statement.value):
                 if reference.target is not None:
-                    yield str(reference), reference.target, statement.location
+                    yield reference, reference.target, statement.location
 
 
 _SCHEDULE = ("t5x.trainer.Trainer", "learning_rate_fn")
@@ -202,8 +207,7 @@ GIN20 = Rule(
 @GIN20
 def uncalled_reference(context: Context) -> Iterator[Found]:
     """Finds each of T5X's parameters that is given a class instead of an object, or the reverse."""
-    for binding in context.program.final_bindings:
-        given = context.program.resolve(binding)
+    for binding, given in context.program.given_values:
         reference = given.value
         if not isinstance(reference, Reference):
             continue

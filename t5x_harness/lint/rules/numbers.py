@@ -30,12 +30,10 @@ def literals(
 ) -> Iterator[tuple[Binding, Binding | MacroBinding]]:
     """Yields the statements that give these parameters values, each once, with the first binding that reads each."""
     seen: set[tuple[str, str, str]] = set()
-    for binding in context.program.final_bindings:
-        if binding.param in parameters.get(binding.target, ()):
-            given = context.program.resolve(binding)
-            if given.key not in seen:
-                seen.add(given.key)
-                yield binding, given
+    for binding, given in context.program.given_values:
+        if binding.param in parameters.get(binding.target, ()) and given.key not in seen:
+            seen.add(given.key)
+            yield binding, given
 
 
 def read_as(binding: Binding, given: Binding | MacroBinding) -> str:
@@ -97,7 +95,7 @@ def _may_have_comment(context: Context, statement: Binding | MacroBinding) -> bo
     """Returns whether the line of a number has a comment, or goes on in the next line."""
     at = statement.location
     line = "".join(context.program.own_lines.get(at.file, ())[max(at.line - 1, 0) : at.line])
-    return any(sign in line for sign in "#(\\")
+    return "#" in line or "(" in line or "\\" in line
 
 
 def _result(comment: str, *, of_steps: bool) -> int | None:

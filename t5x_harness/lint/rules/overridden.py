@@ -1,5 +1,6 @@
 """GIN04, GIN05, GIN06, GIN30, GIN34 and GIN38: bindings that others undo, and those that nothing uses."""
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -7,7 +8,7 @@ from t5x_harness.findings.rule import Example, Found, Rule, run_head
 from t5x_harness.gin.program import BINDINGS, ENTRIES, Binding, GinProgram, MacroBinding, scope_chain
 from t5x_harness.gin.snapshot import LIBRARIES, Snapshot
 from t5x_harness.gin.symbols import BUILTINS
-from t5x_harness.gin.values import format_value, is_required, references_in, same_value
+from t5x_harness.gin.values import format_value, is_required, same_value
 from t5x_harness.lint.domains import parameters_of
 from t5x_harness.lint.edits import move_below, rename_scope
 from t5x_harness.lint.rule import Context
@@ -33,11 +34,9 @@ from t5x_harness.system.misspelling import closest, meant
 def overridden_by_include(context: Context) -> Iterator[Found]:
     """Finds each binding whose value an include or a later file replaces with another."""
     program = context.program
-    for statement in program.statements:
-        if not isinstance(statement, (Binding, MacroBinding)) or is_required(statement.value):
-            continue
+    for statement in program.replaced:
         winner = program.final[statement.key]
-        if winner is statement or same_value(statement.value, winner.value):
+        if is_required(statement.value) or same_value(statement.value, winner.value):
             continue
         if program.is_foreign(statement.location.file):
             continue
@@ -139,10 +138,10 @@ def _moved(program: GinProgram, statement: Binding | MacroBinding, include: Loca
 def bound_twice(context: Context) -> Iterator[Found]:
     """Finds each value that one file binds twice: a note if both values are the same."""
     again: dict[object, Binding | MacroBinding] = {}
-    for statement in reversed(context.program.statements):
-        if not isinstance(statement, (Binding, MacroBinding)) or statement.location.file == BINDINGS:
-            continue
+    for statement in reversed(context.program.rivals):
         place = statement.location
+        if place.file == BINDINGS:
+            continue
         key = (statement.key, place.file, place.included_from)
         later = again.get(key)
         again[key] = statement
@@ -178,7 +177,6 @@ _HEAD = run_head("pretrain", "from t5x import utils")
 def beaten_by_scope(context: Context) -> Iterator[Found]:
     """Finds each final binding that no use of its configurable reads."""
     program = context.program
-    order = {id(statement): index for index, statement in enumerate(program.statements)}
     opened: dict[str | None, set[str]] = {}
     for reference, _ in program.uses():
         opened.setdefault(reference.target, set()).add(reference.scope)
@@ -192,8 +190,8 @@ def beaten_by_scope(context: Context) -> Iterator[Found]:
             continue
         beaten_by = [w for w in winners if isinstance(w, Binding) and not same_value(w.value, binding.value)]
         # The more specific binding overrides the general one on purpose if it is below it in the same file.
-        depth, place = len(binding.location.included_from), order[id(binding)]
-        if all(order[id(w)] > place and len(w.location.included_from) <= depth for w in beaten_by):
+        depth, below = len(binding.location.included_from), _below(program, binding)
+        if all(id(w) in below and len(w.location.included_from) <= depth for w in beaten_by):
             continue
         first = beaten_by[0]
         names = ", ".join(dict.fromkeys(w.scope for w in beaten_by))
@@ -203,6 +201,12 @@ def beaten_by_scope(context: Context) -> Iterator[Found]:
             binding,
             f"bind it in the scope that is used ({names}): {first} = {format_value(binding.value)}",
         )
+
+
+def _below(program: GinProgram, binding: Binding) -> frozenset[int]:
+    """Returns the ids of the statements that are executed after a binding."""
+    after = itertools.dropwhile(lambda statement: statement is not binding, program.statements)
+    return frozenset(map(id, after)) - {id(binding)}
 
 
 _WITH_MAIN = run_head("pretrain", "import __main__ as train_script", "from t5x import utils")
@@ -321,7 +325,7 @@ def unreferenced(context: Context) -> Iterator[Found]:
     """Finds each function or class of T5X and its libraries that the user binds, but no value refers to."""
     yield from _unread(context)
     program, snapshot = context.program, context.snapshot
-    used = {reference.target for each in program.final.values() for reference in references_in(each.value)}
+    used = {reference.target for reference, _ in program.uses()}
     if any(_asks_gin(snapshot, target) for target in used if target):
         return
     bound: dict[str, list[Binding]] = {}

@@ -4,6 +4,7 @@ The tables of :mod:`t5x_harness.lint.domains` say what the parameters of T5X, Se
 those of the user's functions take. Without either, only texts are judged, by the defaults of the parameters.
 """
 
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 from t5x_harness.findings.rule import Example, Found, Rule, run_head, training
 from t5x_harness.gin.program import Binding, MacroBinding
-from t5x_harness.gin.values import format_value, references_in
+from t5x_harness.gin.values import PLAIN, format_value, references_in
 from t5x_harness.lint.domains import Parameter, parameters_of
 from t5x_harness.lint.domains.annotations import annotated
 from t5x_harness.lint.domains.language import NOT_A_LITERAL, UNKNOWN, Kind, Misfit, literal
@@ -76,7 +77,9 @@ def _all_unfit(context: Context) -> list[Unfit]:
     """Returns a statement for each parameter whose value is outside its domain."""
     found = []
     program = context.program
-    for binding in program.final_bindings:
+    for binding, given in program.given_values:
+        if isinstance(given.value, PLAIN) and _takes(binding.target, binding.param, given.value):
+            continue
         parameter = _parameter(context, binding)
         if parameter is None:
             continue
@@ -85,11 +88,24 @@ def _all_unfit(context: Context) -> list[Unfit]:
             other = program.lookup(binding.target, name, binding.scope)
             return program.resolve(other).value if other is not None else UNKNOWN
 
-        given = program.resolve(binding)
         misfit = parameter.domain.misfit(given.value, sibling)
         if misfit is not None:
             found.append(Unfit(binding, given, parameter, misfit))
     return found
+
+
+@functools.lru_cache(maxsize=4096, typed=True)  # most configs of a call have most of their values from the same files
+def _takes(target: str, param: str, value: Any) -> bool:
+    """Returns whether a parameter with a table takes a value, whatever those of other parameters are."""
+    known = parameters_of(target).get(param)
+    try:
+        return known is not None and known.domain.misfit(value, _unknown) is None
+    except LookupError:
+        return False
+
+
+def _unknown(name: str) -> Any:
+    raise LookupError(name)
 
 
 def _parameter(context: Context, binding: Binding) -> Parameter | None:
@@ -169,9 +185,8 @@ def quoted_value(context: Context) -> Iterator[Found]:
             # The opposite of what is written happens to 'False', as a text that is not empty counts as true.
             severity = unfit.parameter.severity if literal(text) else Severity.ERROR
             yield _quoted(context, unfit.binding, unfit.given, text, severity, unfit.misfit.within, is_truth=is_truth)
-    for binding in context.program.final_bindings:
-        given = context.program.resolve(binding)
-        if given.key not in judged and isinstance(given.value, str) and _is_clearly_other(context, binding, given):
+    for binding, given in context.program.given_values:
+        if isinstance(given.value, str) and given.key not in judged and _is_clearly_other(context, binding, given):
             judged.add(given.key)
             is_of_t5x = binding.target.split(".")[0] in ("t5x", "__main__")
             yield _quoted(context, binding, given, given.value, Severity.ERROR if is_of_t5x else Severity.WARNING)
