@@ -5,6 +5,7 @@ With --exact-numerics, a run's losses equal those of T5X's own program to the bi
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from t5x_harness.execute.execution import note_numerics
 from t5x_harness.execute.output import scalars_in
 from t5x_harness.findings.stage_report import StageReport
 from t5x_harness.runtime.choice import Runtime
+from t5x_harness.runtime.cpu_isa import why_not
 from t5x_harness.spec import RunSettings, RunSpec, Stage
 from t5x_harness.upstream.jax import Contractions, lowered, use_tpu_numerics
 
@@ -282,3 +284,12 @@ def test_it_is_compiled_as_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     spec = RunSpec(("run.gin",), settings=RunSettings(exact_numerics=exact))
     execution.open_execution({"spec": spec.to_json(), "workspace": str(tmp_path)}, lambda _: None)
     assert len(calls) == cheap
+
+
+@pytest.mark.skipif(bool(why_not("avx2")), reason=why_not("avx2") or "this CPU has avx2")
+def test_a_run_is_compiled_for_a_level_of_instructions(backend: Any, train_text: str, tmp_path: Path) -> None:
+    (tmp_path / "shows.py").write_text("import os\nprint('flags:', os.environ['XLA_FLAGS'])\n")
+    run = backend(f"{train_text}\nimport shows\n", cpu_isa="avx2", env={"PYTHONPATH": str(tmp_path)})
+    run.stage(Stage.RESOLVE)
+    (flags,) = re.findall("^flags: (.*)", (tmp_path / "run/run.log").read_text(encoding="utf-8"), re.MULTILINE)
+    assert "--xla_cpu_max_isa=AVX2 --xla_cpu_enable_platform_dependent_math=false" in flags

@@ -73,6 +73,14 @@ class TestOverridden:
     result.stdout.no_fnmatch_line("*= t5x-harness =*")  # failures that a test expects are not the session's
 
 
+def test_a_level_of_instructions_that_there_is_not_fails_the_test(run: Run, folder: Path) -> None:
+    (folder / "test_level.py").write_text("def test_it(t5x_run):\n    t5x_run('infer.gin', cpu_isa='amx')\n")
+    result = run("test_level.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["t5x_run: cpu_isa='amx': there is no such level: sse4.2, avx2, avx512"])
+    result.stdout.no_fnmatch_line("*runs.py*")
+
+
 def test_a_failing_run_shows_its_findings_and_no_frame_of_ours(run: Run, folder: Path) -> None:
     (folder / "test_failing.py").write_text(
         f"def test_it(t5x_run):\n    t5x_run('infer.gin', bindings=[{BROKEN!r}])\n    assert False, 'not reached'\n"
