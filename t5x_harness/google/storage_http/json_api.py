@@ -35,7 +35,6 @@ from t5x_harness.google.storage_http.resources import (
     number_of,
     object_resource,
     preconditions_of,
-    text_of,
 )
 
 _FIRST: Mapping[str, Any] = {
@@ -121,9 +120,6 @@ class MissingBuckets:
             )
 
 
-_OWN = {"kind", "id", "name", "selfLink", PROJECT_FIELD, "metageneration", "etag", "timeCreated", "updated", POLICY}
-"""The fields that the service sets."""
-
 _MOST = 1000
 """The maximum number of buckets on a page."""
 
@@ -137,7 +133,7 @@ async def answer_buckets(store: ObjectStore, request: StorageRequest) -> Answer:
         name = resource.get("name")
         if not isinstance(name, str):
             raise Invalid("Required: name", reason="required")
-        fields = {key: value for key, value in _checked(resource).items() if key not in _OWN and value is not None}
+        fields = {key: value for key, value in _checked(resource).items() if value is not None}
         if project := request.parameters.get("project"):
             fields[PROJECT_FIELD] = project_number(project)
         return json_answer(bucket_resource(await asyncio.to_thread(store.create_bucket, name, fields), request.origin))
@@ -151,7 +147,7 @@ async def answer_bucket(store: ObjectStore, request: StorageRequest, name: str) 
         return json_answer(bucket_resource(await asyncio.to_thread(store.bucket, name, conditions), request.origin))
     if request.method in ("PATCH", "PUT"):
         resource = await request.json()
-        changes = {key: value for key, value in _checked(resource).items() if key not in _OWN}
+        changes = _checked(resource)
         if request.method == "PUT":  # missing fields are unset
             before = await asyncio.to_thread(store.bucket, name)
             changes = {**dict.fromkeys(before.fields.keys() - {POLICY, PROJECT_FIELD}), **changes}
@@ -163,22 +159,39 @@ async def answer_bucket(store: ObjectStore, request: StorageRequest, name: str) 
     raise NotAllowed(request)
 
 
+_FIELDS: Mapping[type, Sequence[str]] = {
+    str: ("location", "rpo", "storageClass"),
+    bool: ("defaultEventBasedHold",),
+    list: ("cors",),
+    dict: (
+        *("autoclass", "billing", "customPlacementConfig", "encryption", "hierarchicalNamespace", "iamConfiguration"),
+        *("ipFilter", "labels", "lifecycle", "logging", "objectRetention", "retentionPolicy", "softDeletePolicy"),
+        *("versioning", "website"),
+    ),
+}
+"""The fields of a bucket that clients set, by their types."""
+
+_KINDS = {str: "text", bool: "true or false", list: "a list", dict: "an object"}
+
+
 def _checked(resource: dict[str, Any]) -> dict[str, Any]:
-    """Returns a bucket's resource; raises Invalid if a field that clients read has another type.
+    """Returns the fields of a bucket's resource that a client sets; raises Invalid if one has another type.
 
     Raises NotEmulated for a hierarchical namespace, which renames folders atomically.
     """
     match resource.get("hierarchicalNamespace"):
         case {"enabled": enabled} if enabled:
             raise NotEmulated("buckets with a hierarchical namespace")
-    for name in ("location", "storageClass"):
-        text_of(resource, name)
+    for kind, names in _FIELDS.items():
+        for name in names:
+            if resource.get(name) is not None and not isinstance(resource[name], kind):
+                raise Invalid(f"{name} has to be {_KINDS[kind]}, not {json.dumps(resource[name])[:80]}")
     labels = resource.get("labels")
     if labels is not None and not (
         isinstance(labels, dict) and all(isinstance(value, str | None) for value in labels.values())
     ):
         raise Invalid("labels has to be an object of texts")
-    return resource
+    return {name: resource[name] for names in _FIELDS.values() for name in names if name in resource}
 
 
 async def _list(store: ObjectStore, request: StorageRequest) -> Answer:

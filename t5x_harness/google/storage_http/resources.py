@@ -23,6 +23,7 @@ from t5x_harness.google.storage.values import (
 )
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)", re.ASCII)
 
 
 def rfc3339(microseconds: int) -> str:
@@ -155,7 +156,7 @@ def listing_of(parameters: Mapping[str, str]) -> ListingQuery:
 def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> ObjectFields:
     """Returns the fields of an object's resource, with the media's type if the resource has none.
 
-    Raises Invalid if a field or the metadata are not text.
+    Raises Invalid if a field or the metadata are not text, or the custom time is none.
     """
     if not isinstance(resource, Mapping):
         raise Invalid(f"An object's resource has to be a JSON object, not {_shown(resource)}")
@@ -168,9 +169,19 @@ def fields_of(resource: Mapping[str, Any], content_type: str | None = None) -> O
     for theirs, ours in FIELDS.items():
         if ours != "metadata":
             text_of(known, ours, theirs)
+    if "custom_time" in known and not _is_time(known["custom_time"]):
+        raise Invalid(f"customTime has to be a time such as 2026-11-28T12:00:00Z, not {_shown(known['custom_time'])}")
     if content_type and "content_type" not in known:
         known["content_type"] = content_type
     return ObjectFields(**known)
+
+
+def _is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return _TIME.fullmatch(text) is not None
 
 
 def checksums_of(resource: Mapping[str, Any], headers: Mapping[str, str]) -> Checksums:

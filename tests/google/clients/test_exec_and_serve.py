@@ -26,7 +26,7 @@ for ask in (
     lambda: client.create_bucket("UPPER"),
     lambda: client.create_bucket("mine").blob("none").download_as_bytes(),
     lambda: client.create_bucket("mine"),
-    lambda: list(client.bucket("mine").list_notifications()),
+    lambda: client.bucket("mine").blob("a").get_iam_policy(),
 ):
     try:
         ask()

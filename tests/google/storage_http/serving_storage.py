@@ -8,6 +8,8 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
+from discovery import faults_of_storage
+
 from t5x_harness.google.session import EmulatedCloud
 
 
@@ -20,7 +22,9 @@ def ask(
         connection.request(method, path, body, dict(headers or {}))
         answer = connection.getresponse()
         told = {name.lower(): value for name, value in answer.getheaders()}
-        return answer.status, told, answer.read()
+        content = answer.read()
+        assert faults_of_storage(method, path, answer.status, told.get("content-type", ""), content) == []
+        return answer.status, told, content
 
 
 def make_bucket(session: EmulatedCloud, name: str = "bucket", **fields: Any) -> None:

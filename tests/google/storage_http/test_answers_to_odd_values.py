@@ -154,7 +154,7 @@ def shown(call: Any) -> list[Any]:
 )
 @given(st.data(), st.sampled_from(WAYS), names)
 def test_odd_values(caller: Any, tmp_path_factory: pytest.TempPathFactory, data: Any, way: Any, name: str) -> None:
-    call = caller(tmp_path_factory.mktemp("root"))
+    call = caller(tmp_path_factory.mktemp("root"), "storage.buckets.")
     assert call("POST", "/storage/v1/b?project=p", b'{"name": "bucket"}').status == 200
     assert call("PUT", "/bucket/source", b"source").status == 200
     before = shown(call)

@@ -38,6 +38,10 @@ def deep(levels: int) -> bytes:
         ('{"name":"bad","contentType":[]}', "contentType has to be text, not []"),
         ('{"name":"bad","cacheControl":{}}', "cacheControl has to be text, not {}"),
         ('{"name":"bad","customTime":true}', "customTime has to be text, not true"),
+        (
+            '{"name":"bad","customTime":"2026-02-30T12:00:00Z"}',
+            'customTime has to be a time such as 2026-11-28T12:00:00Z, not "2026-02-30T12:00:00Z"',
+        ),
         ('{"name":"bad","md5Hash":["x"]}', 'md5Hash has to be text, not ["x"]'),
         ('{"name":"bad","metadata":{"a":1}}', "metadata has to be an object of texts"),
         ('{"name":"bad","x":NaN}', "Parse Error: Failed to load JSON: Unexpected token: NaN is not a number."),
