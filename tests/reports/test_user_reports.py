@@ -29,9 +29,9 @@ def _cases(*, quick: bool) -> list[object]:
 
 
 def _marks(report: Report) -> list[pytest.MarkDecorator]:
-    if report.stage in QUICK:
+    if report.stage in ("lint", "log"):
         return []
-    return [pytest.mark.stack] if report.stage in (*SHARED, CONVERT) else [pytest.mark.stack, pytest.mark.journey]
+    return [pytest.mark.stack] if report.stage in ("doctor", *SHARED, CONVERT) else [pytest.mark.stack, pytest.mark.journey]
 
 
 Said = tuple[str, str, str, Severity | None]
