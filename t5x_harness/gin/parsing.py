@@ -119,7 +119,7 @@ def _parse_in_pieces(text: str) -> tuple[Any, ...] | None:
     """
     statements: list[Any] = []
     above = 0
-    for piece in _PIECE.split(text):
+    for piece in filter(None, _PIECE.split(text)):  # nothing is above a text that begins with a statement
         if (plain := _parse_plainly(piece, above + 1)) is not None:
             statements += plain
         elif (parsed := _parse_piece(piece)) is not None:
