@@ -6,6 +6,7 @@ and answer, and the schemas of resources. This writes one of them from a documen
 python tests/google/discovery.py googleapiclient/discovery_cache/documents/storage.v1.json
 """
 
+import collections
 import functools
 import json
 import re
@@ -44,11 +45,14 @@ class Description:
         document = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
         self.methods: Mapping[str, Mapping[str, Any]] = document["methods"]
         self._schemas: Mapping[str, Any] = document["schemas"]
+        self._alike = collections.defaultdict[tuple[str, int], list[tuple[str, re.Pattern[str]]]](list)
+        for called, method in self.methods.items():
+            self._alike[method["verb"], method["path"].count("/")].append((called, _pattern(method["path"])))
 
     def method_of(self, verb: str, path: str) -> str:
         """Returns the name of the method that a request calls; raises LookupError if there is none."""
-        for name, method in self.methods.items():
-            if method["verb"] == verb and _pattern(method["path"]).fullmatch(path):
+        for name, pattern in self._alike[verb, path.count("/")]:
+            if pattern.fullmatch(path):
                 return name
         raise LookupError(f"Google describes no method for {verb} {path}")
 
@@ -114,7 +118,6 @@ def faults_of_storage(verb: str, target: str, status: int, kind: str, body: byte
     return list(storage.faults(storage.method_of(verb, path), json.loads(body)))
 
 
-@functools.cache
 def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.sub(r"\\{[^/]*?\\}", "[^/]+", re.escape(path)))
 

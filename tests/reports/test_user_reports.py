@@ -31,7 +31,8 @@ def _cases(*, quick: bool) -> list[object]:
 def _marks(report: Report) -> list[pytest.MarkDecorator]:
     if report.stage in ("lint", "log"):
         return []
-    return [pytest.mark.stack] if report.stage in ("doctor", *SHARED, CONVERT) else [pytest.mark.stack, pytest.mark.journey]
+    is_quick = report.stage in ("doctor", *SHARED, CONVERT)
+    return [pytest.mark.stack] if is_quick else [pytest.mark.stack, pytest.mark.journey]
 
 
 Said = tuple[str, str, str, Severity | None]
