@@ -71,7 +71,7 @@ def test_trains_in_bfloat16_as_recorded_but_for_its_rounding(programs: Any, tmp_
 
 
 @pytest.mark.journey
-@pytest.mark.skipif(bool(why_not("avx2")), reason=why_not("avx2") or "this CPU has avx2")
+@pytest.mark.skipif(bool(why_not("avx2")), reason=why_not("avx2"))
 def test_trains_in_bfloat16_to_the_bit_as_any_cpu_with_avx2(programs: Any, tmp_path: Path) -> None:
     """T5X wrote the record's numbers on a CPU with AVX-512, and the same ones on an emulated one without."""
     case = record("t5_1_1_bfloat16")

@@ -27,6 +27,19 @@ def ask(
         return answer.status, told, content
 
 
+def client_of(session: EmulatedCloud, **headers: str) -> Any:
+    """Returns Google's client of the server; it sends the headers with each request."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud import storage
+
+    return storage.Client(
+        project="my-project",
+        credentials=AnonymousCredentials(),
+        client_options={"api_endpoint": session.endpoints.url},
+        extra_headers=headers,
+    )
+
+
 def make_bucket(session: EmulatedCloud, name: str = "bucket", **fields: Any) -> None:
     status, _, body = ask(session, "POST", "/storage/v1/b?project=p", json.dumps({"name": name, **fields}).encode())
     assert status == 200, body

@@ -12,6 +12,7 @@ pytest.importorskip("httptools", reason="the extra google is not installed")
 pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")
 
 from discovery import Description, faults_of_storage
+from serving_storage import client_of
 
 from t5x_harness.google.session import EmulatedCloud
 
@@ -27,12 +28,8 @@ projects.hmacKeys.get projects.hmacKeys.list projects.hmacKeys.update projects.s
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage
-
     with EmulatedCloud(tmp_path_factory.mktemp("root")) as session:
-        options = {"api_endpoint": session.endpoints.url}
-        yield storage.Client(project="my-project", credentials=AnonymousCredentials(), client_options=options)
+        yield client_of(session)
 
 
 def test_each_method_that_the_client_has(client: Any, answers_of_clients: Counter[str]) -> None:

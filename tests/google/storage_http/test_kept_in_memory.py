@@ -9,17 +9,15 @@ import pytest
 pytest.importorskip("httptools", reason="the extra google is not installed")
 pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")
 
+from serving_storage import client_of
+
 from t5x_harness.google.session import EmulatedCloud
 
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage
-
     with EmulatedCloud(tmp_path_factory.mktemp("root")) as session:
-        options = {"api_endpoint": session.endpoints.url}
-        yield storage.Client(project="my-project", credentials=AnonymousCredentials(), client_options=options)
+        yield client_of(session)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import itertools
 import json
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -12,7 +11,7 @@ pytest.importorskip("httptools", reason="the extra google is not installed")
 pytest.importorskip("google.cloud.storage", reason="google-cloud-storage is not installed")
 
 from retry_scenarios import LARGE, SCENARIOS, Place, calls_of
-from serving_storage import ask
+from serving_storage import ask, client_of
 
 from t5x_harness.google.session import EmulatedCloud
 
@@ -24,18 +23,6 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmulatedCloud]
 
 
 _NUMBERS = itertools.count()
-
-
-def client_of(session: EmulatedCloud, **headers: str) -> Any:
-    from google.auth.credentials import AnonymousCredentials
-    from google.cloud import storage
-
-    return storage.Client(
-        project="my-project",
-        credentials=AnonymousCredentials(),
-        client_options={"api_endpoint": session.endpoints.url},
-        extra_headers=headers,
-    )
 
 
 def place_for(session: EmulatedCloud, retry_test: str, *, conditional: bool, large: bool) -> Place:
